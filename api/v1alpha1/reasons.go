@@ -1,0 +1,111 @@
+package v1alpha1
+
+// Reason is one word of a closed list: why an update waits, was refused or failed. Each list
+// has its own names below; Waits, Refuses and Fails tell them apart.
+type Reason string
+
+// Waiting: what the update waits for. None is final; each is judged again by a watch, a
+// persisted timer or a relist.
+const (
+	// WaitingPermit: the coordinator has not yet permitted the next stage.
+	WaitingPermit Reason = "NotPermitted"
+	// WaitingPull: the image is being pulled; the message says how far it is.
+	WaitingPull Reason = "PullingImage"
+	// WaitingSlot: the node works on as many pulls as --parallel allows.
+	WaitingSlot Reason = "SlotsTaken"
+	// WaitingAcknowledge: kubelet has not yet answered the lowered gate with Ready=False.
+	WaitingAcknowledge Reason = "NotAcknowledged"
+	// WaitingPropagation: endpoints and routers are given the propagation delay.
+	WaitingPropagation Reason = "Propagating"
+	// WaitingDrain: requests are still running; the message says how many, or that it is unknown.
+	WaitingDrain Reason = "Draining"
+	// WaitingKubelet: the image is patched and kubelet has not yet started the new container.
+	WaitingKubelet Reason = "KubeletRestarting"
+	// WaitingLoad: the new container runs and is not ready yet.
+	WaitingLoad Reason = "EngineLoading"
+	// WaitingReady: the gate is open and kubelet has not yet reported the Pod as Ready.
+	WaitingReady Reason = "NotReady"
+	// WaitingHeld: another holder keeps the Pod out of traffic; the message names it.
+	WaitingHeld Reason = "HeldByOther"
+	// WaitingSettle: kubelet or the device plugin restarted less than --settle ago.
+	WaitingSettle Reason = "NodeSettling"
+	// WaitingDevicePlugin: the device plugin of a resource that the Pod uses is not registered.
+	WaitingDevicePlugin Reason = "DevicePluginMissing"
+	// WaitingRegistry: the registry cannot be reached; the pull is tried again with back-off.
+	WaitingRegistry Reason = "RegistryUnreachable"
+	// WaitingUnauthorized: the registry wants credentials; a pin Pod has to bring the image.
+	WaitingUnauthorized Reason = "PullUnauthorized"
+	// WaitingDisk: the image file system has too little free space to pull without evicting.
+	WaitingDisk Reason = "DiskLow"
+	// WaitingJournal: the journal cannot be written, so nothing new is started.
+	WaitingJournal Reason = "JournalNotWritable"
+	// WaitingRuntime: the container runtime does not answer.
+	WaitingRuntime Reason = "RuntimeUnavailable"
+	// WaitingGPU: a GPU of the Pod is unhealthy.
+	WaitingGPU Reason = "GPUUnhealthy"
+	// WaitingAgent: the node has no live agent.
+	WaitingAgent Reason = "AgentMissing"
+	// WaitingAgentTooOld: the node's agent is older than the order it was given.
+	WaitingAgentTooOld Reason = "AgentTooOld"
+)
+
+// Refused: why this attempt was given up before the patch. The old container was not touched
+// and the Pod serves as before.
+const (
+	// RefusedNoGate: the Pod has no readiness gate pitstop.dev/InService; gates cannot be added
+	// to a live Pod.
+	RefusedNoGate Reason = "NoReadinessGate"
+	// RefusedNotRegular: a named container is missing from the Pod, or is an init container, a
+	// sidecar or an ephemeral container.
+	RefusedNotRegular Reason = "NotARegularContainer"
+	// RefusedPullAlways: the container's pull policy is Always, so kubelet would go to the
+	// registry after it has killed the old container.
+	RefusedPullAlways Reason = "PullPolicyAlways"
+	// RefusedRestartPolicy: the Pod's or the container's restart policy is not Always, so
+	// kubelet would not start the new container.
+	RefusedRestartPolicy Reason = "RestartPolicyNotAlways"
+	// RefusedNotFound: the registry has no such image.
+	RefusedNotFound Reason = "ImageNotFound"
+	// RefusedPlatform: the image is for another operating system or architecture.
+	RefusedPlatform Reason = "WrongPlatform"
+	// RefusedNeedsPinPod: the registry wants credentials, and only a ServingGroup has the pin
+	// Pod that could bring them.
+	RefusedNeedsPinPod Reason = "NeedsPinPod"
+	// RefusedPatch: the API server forbids the patch of the Pod's images.
+	RefusedPatch Reason = "PatchForbidden"
+	// RefusedDeadline: a stage before the patch took longer than progressDeadlineSeconds.
+	RefusedDeadline Reason = "DeadlineBeforeSwap"
+	// RefusedForeign: the order is for a ServingGroup's Pod and was not given by the
+	// coordinator, or it names a Pod that its owner reference does not.
+	RefusedForeign Reason = "NotTheCoordinators"
+)
+
+// Failed: why an update stopped after the patch. The Pod stays out of traffic until a new
+// attempt, or a person, moves it.
+const (
+	// FailedCrashLooping: the new container crashed again and again.
+	FailedCrashLooping Reason = "CrashLooping"
+	// FailedStopStuck: the old container did not end, not even when it was killed.
+	FailedStopStuck Reason = "StopStuck"
+	// FailedImageRewritten: the API server stored another image than was asked for, and that
+	// one is not proved.
+	FailedImageRewritten Reason = "ImageRewritten"
+	// FailedImageUnavailable: kubelet cannot start the new container for want of its image.
+	FailedImageUnavailable Reason = "ImageUnavailable"
+	// FailedDeadline: a stage after the patch took longer than progressDeadlineSeconds.
+	FailedDeadline Reason = "DeadlineExceeded"
+	// FailedPod: the Pod's phase is Failed or Succeeded; kubelet starts nothing in it any more.
+	FailedPod Reason = "PodFailed"
+)
+
+// Ends that are neither refusals nor failures.
+const (
+	// EndedCancelled: a newer attempt without containers took the update back before the patch.
+	EndedCancelled Reason = "CancelledByUser"
+	// EndedPodGone: the Pod was deleted, or another Pod has its name.
+	EndedPodGone Reason = "PodGone"
+	// EndedCancelTooLate: the cancel came after the patch, so the update went on to its end.
+	EndedCancelTooLate Reason = "CancelTooLate"
+	// EndedLateSuccess: the update missed its deadline and came good later.
+	EndedLateSuccess Reason = "LateSuccess"
+)
