@@ -35,7 +35,7 @@ const (
 )
 
 // DrainMode says how the end of a Pod's requests is proved.
-// +kubebuilder:validation:Enum=EngineMetrics;Router;Delay
+// +kubebuilder:validation:Enum=EngineMetrics;Delay
 type DrainMode string
 
 // The drain modes.
@@ -43,8 +43,6 @@ const (
 	// DrainEngineMetrics: running and waiting requests, as the engine reports them, are 0 in
 	// two scrapes.
 	DrainEngineMetrics DrainMode = "EngineMetrics"
-	// DrainRouter: the router says so by an annotation, and the engine's metrics agree.
-	DrainRouter DrainMode = "Router"
 	// DrainDelay: the timeout is waited out.
 	DrainDelay DrainMode = "Delay"
 )

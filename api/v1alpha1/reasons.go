@@ -90,8 +90,6 @@ const (
 	// FailedImageRewritten: the API server stored another image than was asked for, and that
 	// one is not proved.
 	FailedImageRewritten Reason = "ImageRewritten"
-	// FailedImageUnavailable: kubelet cannot start the new container for want of its image.
-	FailedImageUnavailable Reason = "ImageUnavailable"
 	// FailedDeadline: a stage after the patch took longer than progressDeadlineSeconds.
 	FailedDeadline Reason = "DeadlineExceeded"
 	// FailedPod: the Pod's phase is Failed or Succeeded; kubelet starts nothing in it any more.
