@@ -1,0 +1,116 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// An entry is a record where it lies.
+type entry struct {
+	bucket string
+	key    []byte
+	record Record
+	damage error // ErrCorrupt
+}
+
+// eachRecord calls f for every record of the attempts at hand and of the history.
+func eachRecord(tx *bolt.Tx, f func(entry) error) error {
+	for _, name := range []string{bucketPods, bucketHistory} {
+		err := tx.Bucket([]byte(name)).ForEach(func(k, v []byte) error {
+			r, err := decode[Record](k, v)
+			return f(entry{bucket: name, key: bytes.Clone(k), record: r, damage: err})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trimmed says what trim took away.
+type trimmed struct{ damaged, old int }
+
+// trim drops what is damaged, too old, or too much. An open record goes only by age.
+func trim(tx *bolt.Tx, o Options, now time.Time) (trimmed, error) {
+	var (
+		t     trimmed
+		drop  []entry
+		ended []entry
+	)
+	err := eachRecord(tx, func(e entry) error {
+		switch {
+		case e.damage != nil:
+			t.damaged++
+			drop = append(drop, e)
+		case now.Sub(e.record.Updated) > o.MaxAge:
+			t.old++
+			drop = append(drop, e)
+		case e.bucket == bucketHistory || !e.record.Open():
+			ended = append(ended, e)
+		}
+		return nil
+	})
+	if err != nil {
+		return t, err
+	}
+	slices.SortFunc(ended, func(a, b entry) int { return cmp.Compare(a.record.Seq, b.record.Seq) })
+	surplus := max(0, len(ended)-o.MaxRecords)
+	t.old += surplus
+	for _, e := range append(drop, ended[:surplus]...) {
+		if err := tx.Bucket([]byte(e.bucket)).Delete(e.key); err != nil {
+			return t, err
+		}
+	}
+	l, err := trimLedger(tx, o, now)
+	return trimmed{damaged: t.damaged + l.damaged, old: t.old + l.old}, err
+}
+
+func trimLedger(tx *bolt.Tx, o Options, now time.Time) (trimmed, error) {
+	type aged struct {
+		key     []byte
+		updated time.Time
+	}
+	var (
+		t    trimmed
+		drop [][]byte
+		keep []aged
+	)
+	b := tx.Bucket([]byte(bucketLedger))
+	err := b.ForEach(func(k, v []byte) error {
+		r, err := decode[Restarts](k, v)
+		switch key := bytes.Clone(k); {
+		case err != nil:
+			t.damaged++
+			drop = append(drop, key)
+		case now.Sub(r.Updated) > o.MaxAge:
+			t.old++
+			drop = append(drop, key)
+		default:
+			keep = append(keep, aged{key: key, updated: r.Updated})
+		}
+		return nil
+	})
+	if err != nil {
+		return t, err
+	}
+	slices.SortFunc(keep, func(a, b aged) int { return a.updated.Compare(b.updated) })
+	surplus := max(0, len(keep)-4*o.MaxRecords)
+	t.old += surplus
+	for _, a := range keep[:surplus] {
+		drop = append(drop, a.key)
+	}
+	return t, deleteKeys(b, drop)
+}
+
+func deleteKeys(b *bolt.Bucket, keys [][]byte) error {
+	for _, k := range keys {
+		if err := b.Delete(k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
