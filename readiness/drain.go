@@ -12,6 +12,10 @@ import (
 type Requests struct {
 	Running int64
 	Waiting int64
+	// Work grows as long as the engine works on anything; its unit is the engine's. An engine
+	// that publishes its gauges now and then only may work on a request while they say 0.
+	// 0 where the engine has no such count.
+	Work float64
 }
 
 // None reports whether the engine is idle.
@@ -32,18 +36,18 @@ type Drain struct {
 }
 
 // Next returns the Drain after one scrape at that time, as Scraper.Requests returned it. Two
-// scrapes at 0, one after the other and half a second apart, prove the drain. A scrape that
-// failed is unknown: it proves nothing, and the count starts again.
+// scrapes at 0, one after the other, half a second apart and with no work done in between,
+// prove the drain. A scrape that failed is unknown: it proves nothing, and the count starts
+// again. A request after the proof undoes it.
 func (d Drain) Next(at time.Time, r Requests, err error) Drain {
 	switch {
 	case err != nil:
 		return Drain{Last: d.Last, Known: d.Known}
 	case !r.None():
 		return Drain{Last: r, Known: true}
-	case d.idleSince.IsZero():
+	case d.idleSince.IsZero() || r.Work != d.Last.Work:
 		return Drain{Last: r, Known: true, idleSince: at}
 	}
-	d.Last, d.Known = r, true
 	d.drained = d.drained || at.Sub(d.idleSince) >= drainSpacing
 	return d
 }
@@ -51,30 +55,30 @@ func (d Drain) Next(at time.Time, r Requests, err error) Drain {
 // Drained reports whether the end of all requests is proved.
 func (d Drain) Drained() bool { return d.drained }
 
-// Nothing says why a Pod has no requests that could be waited for.
+// A Nothing says why a Pod has no requests that could be waited for.
 type Nothing string
 
 // The reasons for which a Pod has nothing to drain.
 const (
-	// Worker: requests come in through the entry Pod; its drain is the unit's.
-	Worker Nothing = "Worker"
-	// NeverServed: no request can have come: the Pod, or what runs in it, never was in service.
-	NeverServed Nothing = "NeverServed"
-	// NotRunning: no engine container runs.
-	NotRunning Nothing = "NotRunning"
+	// NothingWorker: requests come in through the entry Pod; its drain is the unit's.
+	NothingWorker Nothing = "Worker"
+	// NothingNeverServed: no request can have come: the Pod, or what runs in it, never was in service.
+	NothingNeverServed Nothing = "NeverServed"
+	// NothingNotRunning: no engine container runs.
+	NothingNotRunning Nothing = "NotRunning"
 )
 
 // NothingToDrain reports whether the Pod has no requests that could be waited for, and why.
 // Where that is not certain it reports false.
 func NothingToDrain(pod *corev1.Pod) (Nothing, bool) {
 	if index, ok := pod.Labels[v1alpha1.LabelIndex]; ok && index != "0" {
-		return Worker, true
+		return NothingWorker, true
 	}
 	if GateOf(pod).NeverServed || startedSinceReady(pod) {
-		return NeverServed, true
+		return NothingNeverServed, true
 	}
 	if notRunning(pod) {
-		return NotRunning, true
+		return NothingNotRunning, true
 	}
 	return "", false
 }
@@ -92,7 +96,7 @@ func startedSinceReady(pod *corev1.Pod) bool {
 			return false
 		}
 	}
-	return true
+	return len(pod.Spec.Containers) > 0
 }
 
 // notRunning reports whether no engine container runs, as far as kubelet has said.
@@ -103,7 +107,7 @@ func notRunning(pod *corev1.Pod) bool {
 			return false
 		}
 	}
-	return true
+	return len(pod.Spec.Containers) > 0
 }
 
 // engines are the containers that may serve requests: the one with the metrics port, or all if

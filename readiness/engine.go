@@ -17,10 +17,15 @@ import (
 // An Engine names the gauges of one kind of engine. The first name of each list is on every
 // page of that engine; the others count where they are there. Values are summed over all series
 // and names.
+//
+// Work names counters that grow with every step of the engine. They may be empty. SGLang
+// publishes its gauges every 40 steps of decoding, and counts a request as running only after
+// its prefill: for seconds its gauges say 0 of a request that is under way.
 type Engine struct {
 	Name    string // for messages only
 	Running []string
 	Waiting []string
+	Work    []string
 }
 
 // builtIn are the engines that need no configuration.
@@ -31,6 +36,7 @@ func builtIn() []Engine {
 			Running: []string{"vllm:num_requests_running"},
 			// Swapped requests were counted apart before vLLM's V1 engine.
 			Waiting: []string{"vllm:num_requests_waiting", "vllm:num_requests_swapped"},
+			Work:    []string{"vllm:prompt_tokens_total", "vllm:generation_tokens_total"},
 		},
 		{
 			Name:    "SGLang",
@@ -46,6 +52,7 @@ func builtIn() []Engine {
 				"sglang:num_decode_prealloc_queue_reqs",
 				"sglang:num_decode_transfer_queue_reqs",
 			},
+			Work: []string{"sglang:realtime_tokens_total", "sglang:prompt_tokens_total", "sglang:generation_tokens_total"},
 		},
 	}
 }
@@ -54,13 +61,15 @@ func (e Engine) validate() error {
 	if len(e.Running) == 0 || len(e.Waiting) == 0 {
 		return fmt.Errorf("engine %q needs a metric of running and one of waiting requests", e.Name)
 	}
-	for _, name := range slices.Concat(e.Running, e.Waiting) {
+	for _, name := range e.names() {
 		if !model.LegacyValidation.IsValidMetricName(name) {
 			return fmt.Errorf("engine %q: %q is not the name of a metric", e.Name, name)
 		}
 	}
 	return nil
 }
+
+func (e Engine) names() []string { return slices.Concat(e.Running, e.Waiting, e.Work) }
 
 // requests sums the engine's metrics; found is false where the page has none of them.
 func (e Engine) requests(page map[string]*dto.MetricFamily) (r Requests, found bool, err error) {
@@ -73,10 +82,11 @@ func (e Engine) requests(page map[string]*dto.MetricFamily) (r Requests, found b
 			return Requests{}, true, fmt.Errorf("%w: %s without %s", ErrNoMetrics, e.Name, name)
 		}
 	}
-	var errRunning, errWaiting error
-	r.Running, errRunning = sum(page, e.Running)
-	r.Waiting, errWaiting = sum(page, e.Waiting)
-	return r, true, errors.Join(errRunning, errWaiting)
+	running, errRunning := sum(page, e.Running)
+	waiting, errWaiting := sum(page, e.Waiting)
+	work, errWork := sum(page, e.Work)
+	r = Requests{Running: int64(math.Ceil(running)), Waiting: int64(math.Ceil(waiting)), Work: work}
+	return r, true, errors.Join(errRunning, errWaiting, errWork)
 }
 
 // read takes the requests from a page in the text format of Prometheus.
@@ -91,17 +101,18 @@ func (s *Scraper) read(page io.Reader) (Requests, error) {
 		return Requests{}, fmt.Errorf("parse metrics: %w", err)
 	}
 	var total Requests
-	any := false
+	known := false
 	for _, e := range s.engines {
 		r, found, err := e.requests(families)
 		if err != nil {
 			return Requests{}, err
 		}
-		any = any || found
+		known = known || found
 		total.Running += r.Running
 		total.Waiting += r.Waiting
+		total.Work += r.Work
 	}
-	if !any {
+	if !known {
 		return Requests{}, ErrNoMetrics
 	}
 	return total, nil
@@ -145,15 +156,18 @@ func (s *Scraper) wants(line []byte) bool {
 		name = name[:i]
 	}
 	for _, e := range s.engines {
-		if slices.Contains(e.Running, string(name)) || slices.Contains(e.Waiting, string(name)) {
+		if slices.Contains(e.names(), string(name)) {
 			return true
 		}
 	}
 	return false
 }
 
+// maxValue is the greatest value that is believed: what float64 counts exactly.
+const maxValue = 1 << 53
+
 // sum adds up all series of the names that are on the page.
-func sum(page map[string]*dto.MetricFamily, names []string) (int64, error) {
+func sum(page map[string]*dto.MetricFamily, names []string) (float64, error) {
 	var total float64
 	for _, name := range names {
 		for _, m := range page[name].GetMetric() {
@@ -164,7 +178,10 @@ func sum(page map[string]*dto.MetricFamily, names []string) (int64, error) {
 			total += v
 		}
 	}
-	return int64(math.Ceil(total)), nil
+	if total > maxValue {
+		return 0, fmt.Errorf("%s: %w: %v in all", names[0], ErrValue, total)
+	}
+	return total, nil
 }
 
 func value(m *dto.Metric) (float64, error) {
@@ -174,10 +191,12 @@ func value(m *dto.Metric) (float64, error) {
 		v = m.GetGauge().GetValue()
 	case m.GetUntyped() != nil:
 		v = m.GetUntyped().GetValue()
+	case m.GetCounter() != nil:
+		v = m.GetCounter().GetValue()
 	default:
-		return 0, fmt.Errorf("%w: neither gauge nor untyped", ErrValue)
+		return 0, fmt.Errorf("%w: neither gauge nor counter", ErrValue)
 	}
-	if math.IsNaN(v) || v < 0 || v > math.MaxInt32 {
+	if math.IsNaN(v) || v < 0 || v > maxValue {
 		return 0, fmt.Errorf("%w: %v", ErrValue, v)
 	}
 	return v, nil

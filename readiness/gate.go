@@ -46,7 +46,7 @@ type Gate struct {
 func GateOf(pod *corev1.Pod) Gate {
 	c := condition(pod, v1alpha1.InService)
 	if c == nil {
-		return Gate{NeverServed: true}
+		return Gate{NeverServed: HasGate(pod)}
 	}
 	var g Gate
 	if c.Status == corev1.ConditionFalse {

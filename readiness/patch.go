@@ -47,7 +47,7 @@ func Lower(pod *corev1.Pod, token string, now time.Time) ([]byte, error) {
 	if !HasGate(pod) {
 		return nil, ErrNoGate
 	}
-	if token == "" || strings.ContainsAny(token, " ,:()\n") {
+	if !isToken(token) {
 		return nil, fmt.Errorf("%q: %w", token, ErrToken)
 	}
 	p, err := patchOf(pod)
@@ -61,11 +61,11 @@ func Lower(pod *corev1.Pod, token string, now time.Time) ([]byte, error) {
 }
 
 // Acknowledge returns the patch that keeps when kubelet's answer to the lowered gate was seen,
-// to the millisecond; an earlier such time is replaced. It returns ErrNotHeld unless the gate
-// was lowered by that attempt.
+// to the millisecond; an earlier such time is replaced. It returns ErrNotHeld unless that
+// attempt lowered the gate and its hold stands.
 func Acknowledge(pod *corev1.Pod, token string, at time.Time) ([]byte, error) {
 	g := GateOf(pod)
-	if !g.Present || g.Open || g.Token != token || token == "" {
+	if g.Open || g.Token != token || !slices.Contains(Holds(pod), Hold{Holder: inPlace, Value: token}) {
 		return nil, fmt.Errorf("acknowledge %q: %w", token, ErrNotHeld)
 	}
 	p, err := patchOf(pod)
@@ -144,6 +144,14 @@ const inPlace = "inplace"
 
 func isInPlace(h Hold) bool { return h.Holder == inPlace }
 
+// isToken reports whether the text is made of what v1alpha1.Token makes tokens of, so that
+// the gate's message can be read back.
+func isToken(text string) bool {
+	return text != "" && !strings.ContainsFunc(text, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_./", r)
+	})
+}
+
 // patch is a strategic-merge patch of a Pod. A nil label or annotation removes it.
 type patch struct {
 	Metadata patchMetadata `json:"metadata"`
@@ -197,7 +205,8 @@ func (p *patch) setGate(pod *corev1.Pod, holds []Hold, now time.Time) {
 		return
 	}
 	g := Gate{NeverServed: old.NeverServed}
-	if i := slices.IndexFunc(holds, isInPlace); i >= 0 {
+	// A value that is no token was not written by us; its hold stands, without times.
+	if i := slices.IndexFunc(holds, isInPlace); i >= 0 && isToken(holds[i].Value) {
 		g.Token, g.LoweredAt = holds[i].Value, now
 		if old.Token == g.Token && !old.LoweredAt.IsZero() {
 			g.LoweredAt, g.AcknowledgedAt = old.LoweredAt, old.AcknowledgedAt

@@ -10,6 +10,10 @@
 // Sync makes the gate agree with the holds outside of that path, and for a new Pod. The times of
 // Lower and Acknowledge are kept in the condition's message, so that a restarted agent goes on
 // where it was. Everything but the Scraper is a function of its arguments.
+//
+// Of a Pod these functions read uid, resourceVersion, deletionTimestamp, labels, annotations,
+// the readiness gates, names and ports of the containers, and of the status the conditions, the
+// container statuses and the address. A Pod out of a trimmed cache must have kept them.
 package readiness
 
 import (
