@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,8 +23,8 @@ const stopSlack = 5 * time.Second
 // no more.
 //
 // An error says nothing about the container, which may be dead all the same: read it again.
-// ErrStopTimeout means that the runtime had not seen it end in time. If ctx ends before
-// grace does, containerd kills nothing.
+// ErrStopTimeout means that the runtime had not seen it end in time, which is the deadline
+// of ctx or 5 s after grace. If ctx ends before grace does, containerd kills nothing.
 func (c *Client) Stop(ctx context.Context, containerID string, grace time.Duration) error {
 	grace = max(grace, 0)
 	seconds := int64((grace + time.Second - 1) / time.Second)
@@ -33,10 +34,10 @@ func (c *Client) Stop(ctx context.Context, containerID string, grace time.Durati
 	switch {
 	case err == nil, status.Code(err) == codes.NotFound:
 		return nil
-	case ctx.Err() != nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("stop container %s: %w", containerID, ctx.Err())
 	case bounded.Err() != nil, status.Code(err) == codes.DeadlineExceeded:
-		return fmt.Errorf("stop container %s: %w after %s", containerID, ErrStopTimeout, time.Duration(seconds)*time.Second+stopSlack)
+		return fmt.Errorf("stop container %s: %w", containerID, ErrStopTimeout)
 	}
 	return fmt.Errorf("stop container %s: %w", containerID, translate(err))
 }
