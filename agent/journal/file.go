@@ -150,13 +150,13 @@ func (j *Journal) place() error {
 
 // openBolt opens a file that is absent or has passed the check.
 func (j *Journal) openBolt(name string) (*handle, error) {
-	h := &handle{}
+	h := &handle{limit: j.o.MaxBytes}
 	err := guard(func() error {
 		var err error
 		h.db, err = bolt.Open(j.path(name), 0o600, &bolt.Options{
-			Timeout:         time.Second, // only a foreign tool can hold it
-			MaxSize:         int(j.o.MaxBytes),
-			InitialMmapSize: int(j.o.MaxBytes), // never mapped anew
+			Timeout:         time.Second,                   // only a foreign tool can hold it
+			MaxSize:         int(j.o.MaxBytes + allocStep), // which bbolt asks for beyond what it uses
+			InitialMmapSize: int(j.o.MaxBytes),             // never mapped anew
 			OpenFile: func(path string, flag int, mode os.FileMode) (*os.File, error) {
 				var err error
 				h.file, err = os.OpenFile(path, flag, mode)
@@ -172,7 +172,7 @@ func (j *Journal) openBolt(name string) (*handle, error) {
 		}
 		return nil, err
 	}
-	h.db.AllocSize = reserveStep
+	h.db.AllocSize = allocStep
 	return h, nil
 }
 
@@ -204,8 +204,9 @@ func (j *Journal) quarantine() (string, error) {
 	if err != nil {
 		return to, err
 	}
+	aside = slices.DeleteFunc(aside, func(path string) bool { return path == to })
 	slices.Sort(aside)
-	for _, old := range aside[:max(0, len(aside)-keepCorrupt)] {
+	for _, old := range aside[:max(0, len(aside)+1-keepCorrupt)] {
 		if err := os.RemoveAll(old); err != nil {
 			return to, notWritable(err)
 		}

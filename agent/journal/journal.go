@@ -83,9 +83,11 @@ type Options struct {
 	// LockTimeout bounds the wait for another process to let go. Default 1 s.
 	LockTimeout time.Duration
 	// MaxRecords bounds the records of ended attempts, and four times as many entries of the
-	// restart ledger; the oldest go first. Default 256.
+	// restart ledger, when the file is opened; a quarter more may come while it is open. The
+	// oldest go first, open records never. Default 256.
 	MaxRecords int
-	// MaxAge is the time without a write after which a record or ledger entry goes. Default 30 days.
+	// MaxAge is the time without a write after which a record, open or not, or a ledger entry
+	// goes when the file is opened. Default 30 days.
 	MaxAge time.Duration
 	// MaxBytes bounds the database. Default 16 MiB.
 	MaxBytes int64

@@ -63,6 +63,11 @@ func (j *Journal) Count(s Start) (Restarts, error) {
 		if err != nil {
 			return err
 		}
+		if raw == nil {
+			if err := j.trimIfCrowded(tx); err != nil {
+				return err
+			}
+		}
 		return b.Put(key, data)
 	})
 	if err != nil {

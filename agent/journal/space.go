@@ -8,8 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reserveStep is the unit in which space is reserved.
-const reserveStep = 1 << 20
+const (
+	reserveStep = 1 << 20  // the unit in which space is reserved
+	allocStep   = 64 << 10 // by which bbolt makes the file longer
+)
 
 // room is the free space, in bytes, that must be reserved beyond a write.
 type room int64
@@ -45,7 +47,7 @@ func (h *handle) reserve(n int64) error {
 	if n <= h.reserved {
 		return nil
 	}
-	if h.db.MaxSize > 0 && n > int64(h.db.MaxSize) {
+	if n > h.limit {
 		return unix.EFBIG
 	}
 	err := unix.Fallocate(int(h.file.Fd()), 0, 0, n)

@@ -31,6 +31,7 @@ var (
 type handle struct {
 	db       *bolt.DB
 	file     *os.File // the one that db has open
+	limit    int64    // bytes that may be reserved
 	reserved int64    // bytes of the file that have their blocks
 	// suspect: a commit failed, so that what is in memory may not be what is on disk.
 	suspect bool

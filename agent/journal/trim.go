@@ -34,6 +34,17 @@ func eachRecord(tx *bolt.Tx, f func(entry) error) error {
 // trimmed says what trim took away.
 type trimmed struct{ damaged, old int }
 
+// trimIfCrowded trims once a quarter more than may be kept is there, since trim reads it all.
+func (j *Journal) trimIfCrowded(tx *bolt.Tx) error {
+	keys := func(name string) int { return tx.Bucket([]byte(name)).Stats().KeyN }
+	limit := j.o.MaxRecords + j.o.MaxRecords/4
+	if keys(bucketPods)+keys(bucketHistory) < limit && keys(bucketLedger) < 4*limit {
+		return nil
+	}
+	_, err := trim(tx, j.o, j.now())
+	return err
+}
+
 // trim drops what is damaged, too old, or too much. An open record goes only by age.
 func trim(tx *bolt.Tx, o Options, now time.Time) (trimmed, error) {
 	var (

@@ -122,8 +122,7 @@ func (j *Journal) begin(tx *bolt.Tx, old Record, raw []byte) error {
 			return err
 		}
 	}
-	_, err := trim(tx, j.o, j.now())
-	return err
+	return j.trimIfCrowded(tx)
 }
 
 // put writes r with the next sequence number, over the unknown keys of raw.

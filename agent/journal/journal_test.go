@@ -1,0 +1,460 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+func TestARecordSurvivesARestart(t *testing.T) {
+	o := testOptions(t.TempDir())
+	clock := o.Clock.(*clocktesting.FakeClock)
+	t0 := clock.Now()
+	j, report := open(t, o)
+	equal(t, Report{}, report)
+
+	a := attempt("a", 3)
+	before := []Baseline{{
+		Container: "engine", ContainerID: "c1", ImageID: "sha256:1", Hash: "7", RestartCount: 2,
+		Processes: []Process{{PID: 9, Started: 4711, GPU: "GPU-1", MiB: 70000}},
+	}}
+	must(t, j.Intend(a, Action{Kind: Pull, Subject: "engine:2"}))
+	clock.Step(time.Second)
+	must(t, j.Done(a, Action{Kind: Pull, Subject: "engine:2"}, "sha256:2"), j.Baseline(a, before), j.Intend(a, Action{Kind: Patch}))
+	must(t, j.Close())
+
+	want := Record{
+		Attempt: a, Seq: 4, Begun: t0, Updated: t0.Add(time.Second), BootID: "boot-1",
+		Steps: []Step{
+			{Action: Action{Kind: Pull, Subject: "engine:2"}, Seq: 1, Begun: t0, Ended: t0.Add(time.Second), Outcome: "sha256:2"},
+			{Action: Action{Kind: Patch}, Seq: 4, Begun: t0.Add(time.Second)},
+		},
+		Before: before, PriorIDs: []string{"c1"},
+	}
+	j, report = open(t, o)
+	equal(t, Report{Schema: 1}, report)
+	equal(t, want, read(t, j, "a"))
+	records, err := j.Records()
+	must(t, err)
+	equal(t, []Record{want}, records)
+	step, ok := records[0].Step(Action{Kind: Patch})
+	if !ok || !step.Ended.IsZero() {
+		t.Errorf("patch: %+v, %t", step, ok)
+	}
+	if _, found, err := j.Read("pod-b"); found || err != nil {
+		t.Errorf("unknown pod: %t, %v", found, err)
+	}
+}
+
+func TestSayingTheSameAgainWritesNothing(t *testing.T) {
+	commits := 0
+	o := testOptions(t.TempDir())
+	o.AfterCommit = func(n int) { commits = n }
+	j, _ := open(t, o)
+	a, act := attempt("a", 1), Action{Kind: Hold}
+	for range 2 {
+		must(t, j.Intend(a, act))
+	}
+	for range 2 {
+		must(t, j.Baseline(a, []Baseline{{Container: "engine", ContainerID: "c1"}}))
+	}
+	for range 2 {
+		must(t, j.Done(a, act, "ok"))
+	}
+	for range 2 {
+		must(t, j.End(a, "InService"))
+	}
+	for range 2 {
+		must(t, j.Forget(a.Pod))
+	}
+	if commits != 5 {
+		t.Errorf("%d commits", commits)
+	}
+	must(t, j.End(attempt("b", 1), "InService"))
+	if commits != 5 {
+		t.Error("the end of an attempt that is not on record was written")
+	}
+}
+
+func TestAnActionAfterItsEndIsANewStep(t *testing.T) {
+	j, _ := open(t, testOptions(t.TempDir()))
+	a, act := attempt("a", 1), Action{Kind: Hold}
+	must(t, j.Intend(a, act), j.Done(a, act, "ok"), j.Intend(a, act))
+	r := read(t, j, "a")
+	if len(r.Steps) != 2 || r.Steps[0].Ended.IsZero() || !r.Steps[1].Ended.IsZero() {
+		t.Errorf("%+v", r.Steps)
+	}
+}
+
+func TestAnOutcomeWithoutIntentIsAdopted(t *testing.T) {
+	j, _ := open(t, testOptions(t.TempDir()))
+	must(t, j.Done(attempt("a", 1), Action{Kind: Patch}, "seen"))
+	r := read(t, j, "a")
+	if len(r.Steps) != 1 || !r.Steps[0].Begun.IsZero() || r.Steps[0].Outcome != "seen" {
+		t.Errorf("%+v", r.Steps)
+	}
+}
+
+func TestALaterAttemptSupersedes(t *testing.T) {
+	j, _ := open(t, testOptions(t.TempDir()))
+	act := Action{Kind: Hold}
+	other := attempt("a", 1)
+	other.IPU = "ipu-made-anew"
+	for _, a := range []Attempt{attempt("a", 1), attempt("a", 2), other} {
+		must(t, j.Intend(a, act))
+	}
+	for _, a := range []Attempt{attempt("a", 1), attempt("a", 2)} {
+		for what, err := range map[string]error{
+			"Intend": j.Intend(a, act), "Done": j.Done(a, act, "ok"), "Baseline": j.Baseline(a, nil), "End": j.End(a, "x"),
+		} {
+			if !errors.Is(err, ErrSuperseded) {
+				t.Errorf("%s of attempt %d: %v", what, a.Number, err)
+			}
+		}
+	}
+	must(t, j.Intend(attempt("a", 3), act)) // a later attempt of the first update
+	if err := j.Intend(other, act); !errors.Is(err, ErrSuperseded) {
+		t.Errorf("the other update: %v", err)
+	}
+	history, err := j.History("pod-a")
+	must(t, err)
+	var numbers []string
+	for _, r := range history {
+		numbers = append(numbers, fmt.Sprint(r.IPU, "/", r.Number))
+	}
+	equal(t, []string{"ipu-a/1", "ipu-a/2", "ipu-made-anew/1", "ipu-a/3"}, numbers)
+}
+
+func TestPriorIDsLiveUntilTheUpdateEnds(t *testing.T) {
+	j, _ := open(t, testOptions(t.TempDir()))
+	baseline := func(n int64, id string) {
+		t.Helper()
+		must(t, j.Baseline(attempt("a", n), []Baseline{{Container: "engine", ContainerID: id}, {Container: "log", ContainerID: "l1"}}))
+	}
+	baseline(1, "c1")
+	baseline(1, "c2") // crashed before the patch
+	baseline(2, "c3")
+	equal(t, []string{"c1", "l1", "c2", "c3"}, read(t, j, "a").PriorIDs)
+	must(t, j.End(attempt("a", 2), "InService"))
+	equal(t, []string{"c1", "l1", "c2", "c3"}, read(t, j, "a").PriorIDs)
+	baseline(3, "c4")
+	equal(t, []string{"c4", "l1"}, read(t, j, "a").PriorIDs)
+}
+
+func TestAnEndedAttemptIsOpenAgainByAnIntent(t *testing.T) {
+	j, _ := open(t, testOptions(t.TempDir()))
+	a := attempt("a", 1)
+	must(t, j.Intend(a, Action{Kind: Serve}), j.End(a, "InService"))
+	records, err := j.Records()
+	must(t, err)
+	if len(records) != 0 {
+		t.Errorf("ended, yet open: %+v", records)
+	}
+	must(t, j.Intend(a, Action{Kind: Serve})) // the agent died before it could report the end
+	if r := read(t, j, "a"); !r.Open() || r.Outcome != "" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestForgetKeepsTheHistoryAndDropsTheLedger(t *testing.T) {
+	j, _ := open(t, testOptions(t.TempDir()))
+	a := attempt("a", 1)
+	must(t, j.Intend(a, Action{Kind: Hold}), j.Intend(attempt("ab", 1), Action{Kind: Hold}))
+	for _, pod := range []types.UID{"pod-a", "pod-ab"} {
+		_, err := j.Count(Start{Pod: pod, Container: "engine", ContainerID: "c1", Kind: Crash})
+		must(t, err)
+	}
+	must(t, j.Forget(a.Pod))
+	if _, found, err := j.Read(a.Pod); found || err != nil {
+		t.Errorf("still there: %v", err)
+	}
+	history, err := j.History(a.Pod)
+	must(t, err)
+	if len(history) != 1 || history[0].Open() || history[0].Outcome != podGone {
+		t.Errorf("history: %+v", history)
+	}
+	for pod, want := range map[types.UID]int{"pod-a": 0, "pod-ab": 1} {
+		l, err := j.Restarts(pod)
+		must(t, err)
+		if len(l) != want {
+			t.Errorf("ledger of %s: %+v", pod, l)
+		}
+	}
+}
+
+func TestProcessesAreVoidInAnotherBoot(t *testing.T) {
+	o := testOptions(t.TempDir())
+	j, _ := open(t, o)
+	a := attempt("a", 1)
+	before := []Baseline{{Container: "engine", ContainerID: "c1", Processes: []Process{{PID: 1}}}}
+	must(t, j.Baseline(a, before), j.Close())
+	o.BootID = "boot-2"
+	j, report := open(t, o)
+	equal(t, Report{Schema: 1, BootChanged: true}, report)
+	want := []Baseline{{Container: "engine", ContainerID: "c1"}}
+	equal(t, want, read(t, j, "a").Before)
+	must(t, j.Intend(a, Action{Kind: Patch}))
+	r := read(t, j, "a")
+	equal(t, want, r.Before)
+	equal(t, "boot-2", r.BootID)
+	must(t, j.Close())
+	_, report = open(t, o)
+	equal(t, Report{Schema: 1}, report)
+}
+
+func TestStartsAreCountedOnce(t *testing.T) {
+	o := testOptions(t.TempDir())
+	j, _ := open(t, o)
+	start := func(id string, kind RestartKind) Restarts {
+		t.Helper()
+		r, err := j.Count(Start{Pod: "pod-a", Container: "engine", ContainerID: id, Kind: kind})
+		must(t, err)
+		return r
+	}
+	start("c1", First)
+	start("c2", Planned)
+	start("c2", Crash) // seen before: keeps its kind
+	start("c3", Crash)
+	must(t, j.Close())
+	j, _ = open(t, o)
+	start("c3", Crash)
+	start("c1", Peer) // an old container that shows up late
+	r := start("c4", Peer)
+	equal(t, Restarts{
+		Container: "engine", Planned: 1, Crashes: 1, Peer: 1, LastID: "c4",
+		Counted: []string{"c1", "c2", "c3", "c4"}, Updated: o.Clock.Now(),
+	}, r)
+	all, err := j.Restarts("pod-a")
+	must(t, err)
+	equal(t, []Restarts{r}, all)
+	if _, err := j.Count(Start{Pod: "pod-a", Container: "engine", ContainerID: "c5", Kind: "?"}); err == nil {
+		t.Error("unknown kind accepted")
+	}
+}
+
+func TestADamagedRecordIsReportedAndReplaced(t *testing.T) {
+	o := testOptions(t.TempDir())
+	j, _ := open(t, o)
+	for _, pod := range []string{"a", "b", "c"} {
+		must(t, j.Intend(attempt(pod, 1), Action{Kind: Hold}))
+	}
+	spoil := func(pod string) {
+		t.Helper()
+		must(t, j.update(func(tx *bolt.Tx) error {
+			b, key := tx.Bucket([]byte(bucketPods)), []byte("pod-"+pod)
+			raw := append([]byte(nil), b.Get(key)...)
+			raw[len(raw)/2] ^= 1
+			return b.Put(key, raw)
+		}))
+	}
+	spoil("a")
+	if _, _, err := j.Read("pod-a"); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("Read: %v", err)
+	}
+	records, err := j.Records()
+	must(t, err)
+	if len(records) != 2 {
+		t.Errorf("%d records", len(records))
+	}
+	must(t, j.Intend(attempt("a", 1), Action{Kind: Patch}))
+	if r := read(t, j, "a"); len(r.Steps) != 1 || r.Steps[0].Kind != Patch {
+		t.Errorf("%+v", r)
+	}
+	spoil("b")
+	must(t, j.Close())
+	j, report := open(t, o)
+	equal(t, Report{Schema: 1, Dropped: 1}, report)
+	if _, found, err := j.Read("pod-b"); found || err != nil {
+		t.Errorf("dropped record: %t, %v", found, err)
+	}
+	if r := read(t, j, "c"); !r.Open() {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestUnknownKeysSurvive(t *testing.T) {
+	j, _ := open(t, testOptions(t.TempDir()))
+	a := attempt("a", 1)
+	must(t, j.Intend(a, Action{Kind: Hold}))
+	key := []byte(a.Pod)
+	must(t, j.update(func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(bucketPods))
+		r, err := decode[Record](key, b.Get(key))
+		if err != nil {
+			return err
+		}
+		raw, err := encode(key, struct {
+			Record
+			Future []int `json:"future"`
+		}{r, []int{4, 2}}, nil)
+		if err != nil {
+			return err
+		}
+		return b.Put(key, raw)
+	}))
+	must(t, j.Done(a, Action{Kind: Hold}, "ok"), j.End(a, "InService"))
+	var kept struct{ Future []int }
+	must(t, j.view(func(tx *bolt.Tx) error {
+		var err error
+		kept, err = decode[struct{ Future []int }](key, tx.Bucket([]byte(bucketPods)).Get(key))
+		return err
+	}))
+	equal(t, []int{4, 2}, kept.Future)
+	if r := read(t, j, "a"); r.Open() || r.Outcome != "InService" {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestRecordsAreBoundedByCountAndAge(t *testing.T) {
+	o := testOptions(t.TempDir())
+	clock := o.Clock.(*clocktesting.FakeClock)
+	o.MaxRecords, o.MaxAge = 5, time.Hour
+	j, _ := open(t, o)
+	must(t, j.Intend(attempt("open", 1), Action{Kind: Hold}))
+	for n := range 40 {
+		a := attempt(fmt.Sprint("gone", n), 1)
+		must(t, j.Intend(a, Action{Kind: Hold}), j.End(a, "InService"))
+		_, err := j.Count(Start{Pod: a.Pod, Container: "engine", ContainerID: "c1", Kind: First})
+		must(t, err)
+	}
+	s, err := j.Stats()
+	must(t, err)
+	if s.Open != 1 || s.Ended > 6 || s.Ledger > 24 {
+		t.Errorf("%+v", s)
+	}
+	if r := read(t, j, "gone39"); r.Open() || r.Number != 1 {
+		t.Errorf("the newest has gone: %+v", r)
+	}
+	must(t, j.Close())
+	clock.Step(2 * time.Hour)
+	j, _ = open(t, o)
+	s, err = j.Stats()
+	must(t, err)
+	if s.Open+s.Ended+s.Ledger != 0 {
+		t.Errorf("after MaxAge: %+v", s)
+	}
+}
+
+func TestOneRecordIsBounded(t *testing.T) {
+	j, _ := open(t, testOptions(t.TempDir()))
+	a := attempt("a", 1)
+	must(t, j.Intend(a, Action{Kind: Patch}))
+	for n := range 100 {
+		act := Action{Kind: Pull, Subject: fmt.Sprint(n)}
+		must(t, j.Intend(a, act), j.Done(a, act, "ok"))
+	}
+	for n := range int64(300) {
+		must(t, j.Baseline(attempt("a", n+1), []Baseline{{ContainerID: fmt.Sprint(n)}}))
+		if n == 0 {
+			r := read(t, j, "a")
+			if _, ok := r.Step(Action{Kind: Patch}); !ok || len(r.Steps) != maxSteps {
+				t.Errorf("the open step has gone, or %d steps", len(r.Steps))
+			}
+		}
+	}
+	r := read(t, j, "a")
+	if len(r.PriorIDs) != maxPriorIDs || r.PriorIDs[maxPriorIDs-1] != "299" || len(r.Retired) != 1 {
+		t.Errorf("%d ids, %d retired", len(r.PriorIDs), len(r.Retired))
+	}
+}
+
+func TestAFileOfFreePagesIsCompactedWhenOpened(t *testing.T) {
+	o := testOptions(t.TempDir())
+	j, _ := open(t, o)
+	must(t, j.Intend(attempt("a", 1), Action{Kind: Hold}))
+	big := make([]byte, 6<<20)
+	must(t, j.update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketProbe)).Put([]byte("big"), big) }))
+	must(t, j.update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketProbe)).Delete([]byte("big")) }))
+	want := read(t, j, "a")
+	must(t, j.Close())
+	j, report := open(t, o)
+	equal(t, Report{Schema: 1}, report)
+	s, err := j.Stats()
+	must(t, err)
+	if s.Bytes > 2<<20 {
+		t.Errorf("%d bytes", s.Bytes)
+	}
+	equal(t, want, read(t, j, "a"))
+	must(t, j.Intend(attempt("a", 1), Action{Kind: Patch}))
+	if r := read(t, j, "a"); r.Seq <= want.Seq {
+		t.Errorf("sequence %d after %d", r.Seq, want.Seq)
+	}
+}
+
+func TestTheLimitOfBytesIsFull(t *testing.T) {
+	o := testOptions(t.TempDir())
+	o.MaxBytes = 320 << 10
+	j, _ := open(t, o)
+	var n int64
+	var err error
+	for n = 1; err == nil && n < 5000; n++ {
+		err = j.Intend(attempt(fmt.Sprint(n), 1), Action{Kind: Pull, Subject: strings.Repeat("x", 500)})
+	}
+	if !errors.Is(err, ErrFull) || !errors.Is(err, ErrNotWritable) {
+		t.Fatalf("attempt %d: %v", n, err)
+	}
+	if err := j.Writable(t.Context()); !errors.Is(err, ErrFull) {
+		t.Errorf("Writable: %v", err)
+	}
+	for i := int64(1); i < n-1; i++ { // what is under way can end
+		a := attempt(fmt.Sprint(i), 1)
+		must(t, j.Intend(a, Action{Kind: Serve}), j.Done(a, Action{Kind: Serve}, "ok"), j.End(a, "InService"))
+	}
+	must(t, j.Forget("pod-1"))
+}
+
+func TestTheJournalCannotBeUsedAfterClose(t *testing.T) {
+	j, _ := open(t, testOptions(t.TempDir()))
+	must(t, j.Close(), j.Close())
+	_, _, read := j.Read("pod-a")
+	_, stats := j.Stats()
+	for _, err := range []error{j.Intend(attempt("a", 1), Action{Kind: Hold}), read, stats, j.Writable(t.Context())} {
+		if !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBadInputIsRefused(t *testing.T) {
+	for _, o := range []Options{{}, {Dir: t.TempDir()}, {NodeName: "node"}} {
+		if _, _, err := Open(t.Context(), o); err == nil {
+			t.Errorf("%+v accepted", o)
+		}
+	}
+	j, _ := open(t, testOptions(t.TempDir()))
+	for _, a := range []Attempt{{}, {Pod: "p"}, {IPU: "i"}} {
+		if err := j.Intend(a, Action{Kind: Hold}); err == nil {
+			t.Errorf("%+v accepted", a)
+		}
+	}
+}
+
+func TestTheFolderIsPrivateAndMade(t *testing.T) {
+	dir := t.TempDir() + "/a/b"
+	open(t, testOptions(dir))
+	fi, err := os.Stat(dir)
+	must(t, err)
+	if fi.Mode().Perm() != 0o700 {
+		t.Error(fi.Mode())
+	}
+}
+
+func TestTheObserverSeesEachCommit(t *testing.T) {
+	o := testOptions(t.TempDir())
+	var seen []time.Duration
+	o.Observe = func(d time.Duration) { seen = append(seen, d) }
+	j, _ := open(t, o)
+	must(t, j.Intend(attempt("a", 1), Action{Kind: Hold}), j.Writable(t.Context()))
+	s, err := j.Stats()
+	must(t, err)
+	if len(seen) != 2 || s.Commits != 2 {
+		t.Errorf("%v, %+v", seen, s)
+	}
+}
