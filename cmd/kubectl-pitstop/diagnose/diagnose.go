@@ -1,0 +1,178 @@
+// Package diagnose says in words where a Pod stands: why it waits, for what, since when, what
+// would free it and when it ends by itself. It is pure: everything it judges was read before,
+// and what could not be read counts as unknown.
+package diagnose
+
+import (
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/order"
+)
+
+// Facts are the objects as they were read at Now.
+type Facts struct {
+	Pod    *corev1.Pod
+	Update *v1alpha1.InPlaceUpdate // nil: there is none
+	// Lease is the lease of the agent on the Pod's node; nil with LeaseUnknown false means that
+	// there is none.
+	Lease        *coordinationv1.Lease
+	LeaseUnknown bool
+	Now          time.Time
+}
+
+// A Diagnosis is the answer. Summary, Why and Way are sentences without a full stop.
+type Diagnosis struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Node      string `json:"node,omitempty"`
+
+	// Summary says in one sentence where the Pod stands.
+	Summary string `json:"summary"`
+	// Reason, Why and Way say what stands between the Pod and service, or why its last update
+	// ended; empty if there is nothing to say.
+	Reason v1alpha1.Reason `json:"reason,omitempty"`
+	Why    string          `json:"why,omitempty"`
+	Way    string          `json:"way,omitempty"`
+	// Agent's own words about the reason.
+	Message string `json:"message,omitempty"`
+
+	Attempt int64             `json:"attempt,omitempty"`
+	Stage   v1alpha1.Stage    `json:"stage,omitempty"`
+	Since   *metav1.Time      `json:"since,omitempty"`
+	Next    *Deadline         `json:"next,omitempty"`
+	Gate    string            `json:"gate"`
+	Holds   []Hold            `json:"holds,omitempty"`
+	Agent   Agent             `json:"agent"`
+	Now     metav1.Time       `json:"now"`
+	Unit    string            `json:"unit,omitempty"`
+	Timings *v1alpha1.Timings `json:"timings,omitempty"`
+}
+
+// A Deadline is the next moment at which something happens without anyone's doing.
+type Deadline struct {
+	At metav1.Time `json:"at"`
+	// Then says what happens.
+	Then string `json:"then"`
+}
+
+// A Hold is one reason for which the Pod is out of traffic, and who can end it.
+type Hold struct {
+	order.Hold `json:",inline"`
+	Way        string `json:"way"`
+}
+
+// Diagnose judges the facts.
+func Diagnose(f Facts) Diagnosis {
+	d := Diagnosis{
+		Namespace: f.Pod.Namespace,
+		Pod:       f.Pod.Name,
+		Node:      f.Pod.Spec.NodeName,
+		Gate:      gate(f.Pod),
+		Holds:     holds(f),
+		Agent:     agent(f),
+		Now:       metav1.NewTime(f.Now),
+		Unit:      order.Unit(f.Pod, f.Update),
+	}
+	if u := f.Update; u != nil && u.Spec.PodUID == f.Pod.UID {
+		d.update(f, u)
+	} else {
+		d.idle(f)
+		if u != nil {
+			d.Message = fmt.Sprintf("the InPlaceUpdate of this name is about a former Pod (UID %s) and is ignored", u.Spec.PodUID)
+		}
+	}
+	return d
+}
+
+// update diagnoses a Pod with an order.
+func (d *Diagnosis) update(f Facts, u *v1alpha1.InPlaceUpdate) {
+	d.Attempt = u.Spec.Attempt
+	seen := u.Status.Attempt == u.Spec.Attempt
+	if seen {
+		d.Stage, d.Reason, d.Message, d.Timings = u.Status.Stage, u.Status.Reason, u.Status.Message, u.Status.Timings
+		if u.Status.StageSince != nil {
+			d.Since = &metav1.Time{Time: u.Status.StageSince.Time}
+		}
+	}
+	switch {
+	case seen && u.Status.Stage == v1alpha1.StageInService, seen && u.Status.Stage == v1alpha1.StageCancelled:
+		d.idle(f)
+		if u.Status.Reason == "" {
+			return
+		}
+	case f.Pod.DeletionTimestamp != nil:
+		d.Summary = "is being deleted; its update is not carried on"
+		return
+	case d.Agent.State == AgentDead && (!seen || !u.Status.Stage.Ended()):
+		d.Reason = v1alpha1.WaitingAgent
+		d.Summary = fmt.Sprintf("attempt %d stands still at %s: node %s has no live agent", d.Attempt, stageOr(d.Stage, v1alpha1.StagePending), d.Node)
+	case !seen:
+		d.Summary = fmt.Sprintf("attempt %d has not been taken up by the agent yet", d.Attempt)
+		d.Why = "the agent takes up an order as soon as it sees it"
+		d.Way = "the agent's next look, within seconds; if it lasts, read the log of the agent on node " + d.Node
+		return
+	case u.Status.Stage == v1alpha1.StageRefused:
+		d.Summary = fmt.Sprintf("attempt %d was refused before anything was touched", d.Attempt)
+	case u.Status.Stage == v1alpha1.StageFailed:
+		d.Summary = fmt.Sprintf("attempt %d failed after the patch; the Pod is kept out of traffic", d.Attempt)
+	default:
+		d.Summary = fmt.Sprintf("attempt %d is at %s", d.Attempt, u.Status.Stage)
+		d.Next = deadline(u)
+	}
+	d.explain()
+}
+
+func (d *Diagnosis) explain() {
+	if d.Reason == "" {
+		return
+	}
+	text, ok := Explain(d.Reason)
+	if !ok {
+		text = Text{"this plugin does not know the reason " + string(d.Reason), "use the kubectl-pitstop of the agent's version"}
+	}
+	d.Why, d.Way = text.Why, text.Way
+}
+
+// deadline returns when the stage that u is at ends by itself, or nil if it may last for ever.
+func deadline(u *v1alpha1.InPlaceUpdate) *Deadline {
+	if u.Status.StageSince == nil {
+		return nil
+	}
+	since, limit := u.Status.StageSince.Time, u.Spec.ProgressDeadline()
+	then := "the update fails (DeadlineExceeded) and the Pod stays out of traffic"
+	switch u.Status.Stage {
+	case v1alpha1.StagePending, v1alpha1.StagePreparing, v1alpha1.StagePrepared, v1alpha1.StageDraining, v1alpha1.StageDrained:
+		then = "the attempt is refused (DeadlineBeforeSwap) and the Pod serves as before"
+	case v1alpha1.StageSwapping, v1alpha1.StageProved, v1alpha1.StageVerified:
+	case v1alpha1.StageInService, v1alpha1.StageFailed, v1alpha1.StageRefused, v1alpha1.StageCancelled:
+		return nil
+	}
+	switch {
+	case u.Status.Reason == v1alpha1.WaitingDrain && u.Spec.Drain != nil:
+		limit = u.Spec.Propagation() + u.Spec.Drain.Timeout()
+		then = "the drain ends and requests that still run are cut"
+	case u.Status.Reason == v1alpha1.WaitingPropagation:
+		limit, then = u.Spec.Propagation(), "the drain begins"
+	case endless(u.Status.Reason):
+		return nil
+	}
+	return &Deadline{At: metav1.NewTime(since.Add(limit)), Then: then}
+}
+
+// endless reports whether a wait for this reason is not bounded by the progress deadline.
+func endless(r v1alpha1.Reason) bool {
+	return r == v1alpha1.WaitingPermit || r == v1alpha1.WaitingHeld || r == v1alpha1.WaitingRuntime
+}
+
+func stageOr(s, fallback v1alpha1.Stage) v1alpha1.Stage {
+	if s == "" {
+		return fallback
+	}
+	return s
+}

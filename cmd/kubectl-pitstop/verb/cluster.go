@@ -1,0 +1,226 @@
+package verb
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/diagnose"
+	"pitstop.dev/cmd/kubectl-pitstop/order"
+)
+
+const (
+	// A person's command makes a handful of requests, one after the other.
+	qps   = 50
+	burst = 100
+	// callTimeout bounds one request that is not a watch.
+	callTimeout = 30 * time.Second
+)
+
+// Clients reach the API server.
+type Clients struct {
+	Core    kubernetes.Interface
+	Dynamic dynamic.Interface
+}
+
+// Connect makes clients from a kubeconfig.
+func Connect(from genericclioptions.RESTClientGetter) (Clients, error) {
+	config, err := from.ToRESTConfig()
+	if err != nil {
+		return Clients{}, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = qps, burst
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return Clients{}, fmt.Errorf("make client: %w", err)
+	}
+	dyn, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return Clients{}, fmt.Errorf("make client: %w", err)
+	}
+	return Clients{Core: core, Dynamic: dyn}, nil
+}
+
+// A cluster is the API server with the namespace that the command is about.
+type cluster struct {
+	Clients
+	namespace string
+}
+
+func (c *cli) connect() (*cluster, error) {
+	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	clients, err := c.Connect(c.flags)
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{Clients: clients, namespace: namespace}, nil
+}
+
+// pod returns the Pod of this name; a missing one is an *order.Refusal.
+func (c *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	pod, err := c.Core.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, &order.Refusal{
+			Object: fmt.Sprintf("pod %s/%s", c.namespace, name),
+			Why:    "does not exist",
+			Way:    "list those there are with `kubectl -n " + c.namespace + " get pods`, or name another namespace with -n",
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read pod %s/%s: %w", c.namespace, name, err)
+	}
+	return pod, nil
+}
+
+// patch applies a merge patch to pod and returns what it became.
+func (c *cluster) patch(ctx context.Context, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	patched, err := c.Core.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("patch pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	return patched, nil
+}
+
+// update returns the InPlaceUpdate of this name, or nil if there is none.
+func (c *cluster) update(ctx context.Context, name string) (*v1alpha1.InPlaceUpdate, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	object, err := c.Dynamic.Resource(v1alpha1.InPlaceUpdates).Namespace(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case notInstalled(err):
+		return nil, errNotInstalled()
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read inplaceupdate %s/%s: %w", c.namespace, name, err)
+	}
+	return typed(object)
+}
+
+// updates returns all InPlaceUpdates of a namespace, or of all if namespace is empty.
+func (c *cluster) updates(ctx context.Context, namespace string) ([]*v1alpha1.InPlaceUpdate, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := c.Dynamic.Resource(v1alpha1.InPlaceUpdates).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if notInstalled(err) {
+		return nil, errNotInstalled()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list inplaceupdates: %w", err)
+	}
+	var all []*v1alpha1.InPlaceUpdate
+	for i := range list.Items {
+		u, err := typed(&list.Items[i])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, u)
+	}
+	return all, nil
+}
+
+// write creates u, or replaces it if it was read before. An object that someone else made or
+// changed meanwhile is an *order.Conflict.
+func (c *cluster) write(ctx context.Context, u *v1alpha1.InPlaceUpdate) (*v1alpha1.InPlaceUpdate, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(u)
+	if err != nil {
+		return nil, fmt.Errorf("encode inplaceupdate: %w", err)
+	}
+	object := &unstructured.Unstructured{Object: content}
+	object.SetAPIVersion(v1alpha1.GroupVersion.String())
+	object.SetKind("InPlaceUpdate")
+	resource := c.Dynamic.Resource(v1alpha1.InPlaceUpdates).Namespace(u.Namespace)
+	if u.ResourceVersion == "" {
+		object, err = resource.Create(ctx, object, metav1.CreateOptions{})
+	} else {
+		object, err = resource.Update(ctx, object, metav1.UpdateOptions{})
+	}
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return nil, &order.Conflict{
+			Object: fmt.Sprintf("inplaceupdate %s/%s", u.Namespace, u.Name),
+			Why:    "was written by someone else at the same time",
+			Way:    "look at it (`kubectl pitstop status " + u.Name + "`) and repeat the command if it still applies",
+		}
+	case notInstalled(err):
+		return nil, errNotInstalled()
+	case err != nil:
+		return nil, fmt.Errorf("write inplaceupdate %s/%s: %w", u.Namespace, u.Name, err)
+	}
+	return typed(object)
+}
+
+// facts reads what a diagnosis is made from.
+func (c *cluster) facts(ctx context.Context, name string, now time.Time) (diagnose.Facts, error) {
+	pod, err := c.pod(ctx, name)
+	if err != nil {
+		return diagnose.Facts{}, err
+	}
+	u, err := c.update(ctx, name)
+	if err != nil {
+		return diagnose.Facts{}, err
+	}
+	f := diagnose.Facts{Pod: pod, Update: u, Now: now}
+	if pod.Spec.NodeName != "" {
+		f.Lease, f.LeaseUnknown = c.lease(ctx, pod.Spec.NodeName)
+	}
+	return f, nil
+}
+
+// lease returns the Lease of a node's agent, nil if there is none, and whether that is
+// unknown because it could not be read: operators need no right to see Leases.
+func (c *cluster) lease(ctx context.Context, node string) (lease *coordinationv1.Lease, unknown bool) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	lease, err := c.Core.CoordinationV1().Leases(diagnose.LeaseNamespace).Get(ctx, diagnose.LeasePrefix+node, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, false
+	case err != nil:
+		return nil, true
+	}
+	return lease, false
+}
+
+func typed(object *unstructured.Unstructured) (*v1alpha1.InPlaceUpdate, error) {
+	var u v1alpha1.InPlaceUpdate
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &u); err != nil {
+		return nil, fmt.Errorf("decode inplaceupdate %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	return &u, nil
+}
+
+// notInstalled reports whether the API server does not know the type at all: it then answers
+// as for any unknown path, which is a "not found" too.
+func notInstalled(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+func errNotInstalled() error {
+	return &order.Refusal{
+		Object: "this cluster",
+		Why:    "has no resource " + v1alpha1.InPlaceUpdates.GroupResource().String() + ": Pitstop is not installed",
+		Way:    "install it with `kubectl apply -k deploy/base`",
+	}
+}
