@@ -67,8 +67,7 @@ func pullRules() []rule {
 	oneOf := func(texts ...string) *regexp.Regexp { return regexp.MustCompile(strings.Join(texts, "|")) }
 	return []rule{
 		{ErrWrongPlatform, oneOf(
-			`no match for platform in manifest`,
-			`no match for current platform`,
+			`no match for (current )?platform`,
 			`no image found in (image index|manifest list) for architecture`,
 			`no matching manifest for `,
 		)},
@@ -105,7 +104,7 @@ func pullRules() []rule {
 var localTrouble = regexp.MustCompile(`content digest|snapshot|lease|layer|blob|mount|unpack config`)
 
 // noise is what a text quotes: references, URLs and paths, in which any word may occur.
-var noise = regexp.MustCompile(`"[^"]*"|\b[a-z]+://\S+`)
+var noise = regexp.MustCompile(`"[^"]*"|\b[a-z]+://[^\s"]*[^\s":,]`)
 
 // classifyPull gives the error of a pull of ref its meaning. Texts of the runtimes are known
 // here and nowhere else. What it does not know stays a plain error, which may be retried.

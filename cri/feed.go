@@ -122,8 +122,8 @@ func (f *Feed) Run(ctx context.Context) {
 			}
 		case <-timer.C():
 		}
-		f.markAll()
 		timer.Reset(f.period())
+		f.markAll()
 	}
 }
 

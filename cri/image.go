@@ -27,6 +27,19 @@ type Image struct {
 	RepoTags, RepoDigests []string
 }
 
+// Check returns ErrWrongPlatform if the image says that it is for another platform than Linux
+// on architecture, a GOARCH. What the image does not say is not held against it. containerd
+// pulls a single manifest whatever it is for, so that a successful Pull proves nothing here.
+func (i Image) Check(architecture string) error {
+	fits := i.Architecture == "" || i.Architecture == architecture ||
+		// The 32-bit programs that containerd takes, too, where it has the choice.
+		architecture == "amd64" && i.Architecture == "386" || architecture == "arm64" && i.Architecture == "arm"
+	if fits && (i.OS == "" || i.OS == "linux") {
+		return nil
+	}
+	return fmt.Errorf("%w: %s/%s on linux/%s", ErrWrongPlatform, i.OS, i.Architecture, architecture)
+}
+
 // Image returns the image that ref means on this node now: the same question that kubelet
 // asks before it starts a container. It returns ErrImageNotFound if there is none.
 func (c *Client) Image(ctx context.Context, ref string) (Image, error) {

@@ -34,10 +34,8 @@ func (s *subject) Config() cri.Config {
 func (s *subject) Publish(_ *testing.T, i contract.Image) string {
 	sum := sha256.Sum256([]byte(i.Content))
 	image := fake.Image{ID: "sha256:" + hex.EncodeToString(sum[:]), Private: i.Private, Stubborn: i.Stubborn}
-	switch i.Platform {
-	case contract.Here:
-	case contract.Foreign, contract.Nowhere:
-		image.Architecture = "s390x"
+	if i.Platform != contract.Here {
+		image.Architecture, image.Index = "s390x", i.Platform == contract.Nowhere
 	}
 	ref := "registry.test/" + i.Name
 	s.Runtime.Publish(ref, image)

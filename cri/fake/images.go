@@ -22,6 +22,9 @@ type Image struct {
 	ID string
 	// OS and Architecture default to this machine's, which are also the node's.
 	OS, Architecture, Variant string
+	// Index publishes the image as the only one of an index. A pull fails if it is for
+	// another platform than the node's; that of a single manifest does not.
+	Index bool
 	// Size is in bytes; 0 means 1 MiB.
 	Size uint64
 	// PullTime is how long a pull takes on the fake's clock.
@@ -207,8 +210,8 @@ func (s *imageServer) PullImage(ctx context.Context, req *criv1.PullImageRequest
 	case i.Private && req.GetAuth() == nil:
 		return nil, status.Errorf(codes.Unknown, "failed to pull and unpack image %q: failed to resolve image: pull access denied, "+
 			"repository does not exist or may require authorization: authorization failed: no basic auth credentials", ref)
-	case i.OS != "linux" || i.Architecture != runtime.GOARCH:
-		return nil, notFound("failed to pull and unpack image %q: no match for platform in manifest", ref)
+	case i.Index && (i.OS != "linux" || i.Architecture != runtime.GOARCH):
+		return nil, notFound("get image config descriptor: no match for platform in manifest sha256:%s", digest("index of "+i.ID))
 	}
 	if held != nil {
 		select {
