@@ -1,0 +1,171 @@
+// Package server is the test inference engine: it behaves towards Kubernetes, towards a drain
+// and towards its clients as an LLM engine does, and misbehaves where its Config says so.
+//
+//	GET  /health          503 while it loads, then 200
+//	GET  /metrics         vllm:num_requests_running, vllm:num_requests_waiting
+//	GET  /version         version, id of this start, id of the first start that saw the state folder
+//	GET, POST /v1/completions?duration=1s&chunks=10
+//	                      a stream of server-sent events that ends with "data: [DONE]"
+//
+// It has no GPU, no state but the folder it is given, and no dependency that would keep its
+// image from being one static binary.
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// The environment variables that Config is read from. An image sets them as well as a Pod: the
+// image is what an in-place update changes.
+const (
+	// EnvAddress is where to listen. Default ":8000".
+	EnvAddress = "PITSTOP_ENGINE_ADDRESS"
+	// EnvVersion is told to every client. Default "unversioned".
+	EnvVersion = "PITSTOP_ENGINE_VERSION"
+	// EnvModel is the label model_name of the metrics. Default "test".
+	EnvModel = "PITSTOP_ENGINE_MODEL"
+	// EnvState is a folder that outlives the container: an emptyDir. Default none.
+	EnvState = "PITSTOP_ENGINE_STATE"
+	// EnvLoad is how long /health says 503. Default 0s.
+	EnvLoad = "PITSTOP_ENGINE_LOAD"
+	// EnvSlots is how many requests run at a time; the others wait. Default 256.
+	EnvSlots = "PITSTOP_ENGINE_SLOTS"
+	// EnvClaimMiB is the memory that the engine claims while it loads. Default 0.
+	EnvClaimMiB = "PITSTOP_ENGINE_CLAIM_MIB"
+	// EnvIgnoreSIGTERM makes the engine deaf to SIGTERM. Default false.
+	EnvIgnoreSIGTERM = "PITSTOP_ENGINE_IGNORE_SIGTERM"
+	// EnvGrace bounds the wait for running streams after SIGTERM. Default 30s.
+	EnvGrace = "PITSTOP_ENGINE_GRACE"
+	// EnvShutdown is how long the engine takes to end after its last stream. Default 0s.
+	EnvShutdown = "PITSTOP_ENGINE_SHUTDOWN"
+	// EnvCrashAfter ends the engine with exit code 1 that long after its start; 0s is at once.
+	// Default: never.
+	EnvCrashAfter = "PITSTOP_ENGINE_CRASH_AFTER"
+	// EnvCrashTimes limits crashes to the first starts of this version, counted in the state
+	// folder. With it EnvCrashAfter is 0s by default. Default: every start.
+	EnvCrashTimes = "PITSTOP_ENGINE_CRASH_TIMES"
+)
+
+// A Config says how the engine behaves. FromEnv makes one with defaults.
+type Config struct {
+	Address string // where to listen
+	Version string // told to every client; at most 63 letters, digits, '.', '_' and '-'
+	Model   string // label model_name of the metrics
+	State   string // folder that outlives the container; empty: none
+
+	Load     time.Duration // how long /health says 503
+	Slots    int           // requests that run at a time
+	ClaimMiB int           // memory claimed while loading
+
+	IgnoreSIGTERM bool          // read by the caller of Run
+	Grace         time.Duration // bound on the wait for running streams at the end
+	Shutdown      time.Duration // time from the last stream to the end
+
+	CrashAfter *time.Duration // time from the start to a crash; nil: none
+	CrashTimes int            // starts that crash; 0: every one
+}
+
+// FromEnv reads a Config with lookup, which has the signature of os.LookupEnv, and validates it.
+func FromEnv(lookup func(string) (string, bool)) (Config, error) {
+	e := env{lookup: lookup}
+	c := Config{
+		Address:       e.text(EnvAddress, ":8000"),
+		Version:       e.text(EnvVersion, "unversioned"),
+		Model:         e.text(EnvModel, "test"),
+		State:         e.text(EnvState, ""),
+		Load:          e.duration(EnvLoad, 0),
+		Slots:         e.number(EnvSlots, 256),
+		ClaimMiB:      e.number(EnvClaimMiB, 0),
+		IgnoreSIGTERM: e.fact(EnvIgnoreSIGTERM),
+		Grace:         e.duration(EnvGrace, 30*time.Second),
+		Shutdown:      e.duration(EnvShutdown, 0),
+		CrashTimes:    e.number(EnvCrashTimes, 0),
+	}
+	if _, ok := lookup(EnvCrashAfter); ok || c.CrashTimes > 0 {
+		after := e.duration(EnvCrashAfter, 0)
+		c.CrashAfter = &after
+	}
+	return c, errors.Join(append(e.errs, c.Validate())...)
+}
+
+// Validate reports every field that the engine cannot work with.
+func (c Config) Validate() error {
+	var errs []error
+	if !plain(c.Version) {
+		errs = append(errs, fmt.Errorf("version %q: want 1 to 63 letters, digits, '.', '_', '-'", c.Version))
+	}
+	if c.Slots < 1 {
+		errs = append(errs, fmt.Errorf("slots %d: want at least 1", c.Slots))
+	}
+	if c.ClaimMiB < 0 || c.ClaimMiB > 1<<20 {
+		errs = append(errs, fmt.Errorf("claim %d MiB: want 0 to 1 TiB", c.ClaimMiB))
+	}
+	if c.CrashTimes > 0 && c.State == "" {
+		errs = append(errs, fmt.Errorf("%s needs %s: crashes are counted there", EnvCrashTimes, EnvState))
+	}
+	return errors.Join(errs...)
+}
+
+// plain keeps a version usable in file names, labels and metrics.
+func plain(s string) bool {
+	for _, r := range s {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
+		default:
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= 63
+}
+
+// env reads variables and gathers what is wrong with them.
+type env struct {
+	lookup func(string) (string, bool)
+	errs   []error
+}
+
+func (e *env) text(name, fallback string) string {
+	if v, ok := e.lookup(name); ok && v != "" {
+		return v
+	}
+	return fallback
+}
+
+func (e *env) duration(name string, fallback time.Duration) time.Duration {
+	v, ok := e.lookup(name)
+	if !ok || v == "" {
+		return fallback
+	}
+	d, err := time.ParseDuration(v)
+	if err != nil || d < 0 {
+		e.errs = append(e.errs, fmt.Errorf("%s=%q: want a duration such as 1.5s", name, v))
+	}
+	return d
+}
+
+func (e *env) number(name string, fallback int) int {
+	v, ok := e.lookup(name)
+	if !ok || v == "" {
+		return fallback
+	}
+	n, err := strconv.Atoi(v)
+	if err != nil || n < 0 {
+		e.errs = append(e.errs, fmt.Errorf("%s=%q: want a number", name, v))
+	}
+	return n
+}
+
+func (e *env) fact(name string) bool {
+	v, ok := e.lookup(name)
+	if !ok || v == "" {
+		return false
+	}
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		e.errs = append(e.errs, fmt.Errorf("%s=%q: want true or false", name, v))
+	}
+	return b
+}
