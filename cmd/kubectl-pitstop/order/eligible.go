@@ -18,15 +18,15 @@ func eligible(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate) error {
 	name := podName(pod)
 	switch {
 	case pod.DeletionTimestamp != nil:
-		return &Refusal{name, "is being deleted", "wait for its successor and update that one"}
+		return &RefusalError{name, "is being deleted", "wait for its successor and update that one"}
 	case pod.Spec.NodeName == "":
-		return &Refusal{name, "is not scheduled to a node yet", "see `kubectl describe pod " + pod.Name + "` for what the scheduler waits for; a Pod that never ran may as well be recreated with the new image"}
+		return &RefusalError{name, "is not scheduled to a node yet", "see `kubectl describe pod " + pod.Name + "` for what the scheduler waits for; a Pod that never ran may as well be recreated with the new image"}
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
-		return &Refusal{name, fmt.Sprintf("has ended (phase %s): kubelet starts nothing in it any more", pod.Status.Phase), "recreate it with the new image"}
+		return &RefusalError{name, fmt.Sprintf("has ended (phase %s): kubelet starts nothing in it any more", pod.Status.Phase), "recreate it with the new image"}
 	case !Gated(pod):
-		return &Refusal{name, fmt.Sprintf("has no readiness gate %s, so it cannot be taken out of traffic", v1alpha1.InService), fmt.Sprintf("gates cannot be added to a live Pod: add `readinessGates: [{conditionType: %s}]` to its template and recreate it once", v1alpha1.InService)}
+		return &RefusalError{name, fmt.Sprintf("has no readiness gate %s, so it cannot be taken out of traffic", v1alpha1.InService), fmt.Sprintf("gates cannot be added to a live Pod: add `readinessGates: [{conditionType: %s}]` to its template and recreate it once", v1alpha1.InService)}
 	case pod.Spec.RestartPolicy != "" && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways:
-		return &Refusal{name, fmt.Sprintf("has restartPolicy %s, so kubelet would not start the new container", pod.Spec.RestartPolicy), "only Pods with restartPolicy Always can be updated in place"}
+		return &RefusalError{name, fmt.Sprintf("has restartPolicy %s, so kubelet would not start the new container", pod.Spec.RestartPolicy), "only Pods with restartPolicy Always can be updated in place"}
 	}
 	return nil
 }
@@ -40,10 +40,10 @@ func updatable(pod *corev1.Pod, name string) error {
 	c := pod.Spec.Containers[i]
 	object := fmt.Sprintf("container %q of %s", name, podName(pod))
 	if c.ImagePullPolicy == corev1.PullAlways {
-		return &Refusal{object, "has imagePullPolicy Always: kubelet would kill the old container and only then ask the registry", "set IfNotPresent in the template and recreate the Pod once (the policy of a live Pod cannot change)"}
+		return &RefusalError{object, "has imagePullPolicy Always: kubelet would kill the old container and only then ask the registry", "set IfNotPresent in the template and recreate the Pod once (the policy of a live Pod cannot change)"}
 	}
 	if c.RestartPolicy != nil && *c.RestartPolicy != corev1.ContainerRestartPolicyAlways {
-		return &Refusal{object, fmt.Sprintf("has restartPolicy %s, so kubelet would not start it anew", *c.RestartPolicy), "only containers that always restart can be updated in place"}
+		return &RefusalError{object, fmt.Sprintf("has restartPolicy %s, so kubelet would not start it anew", *c.RestartPolicy), "only containers that always restart can be updated in place"}
 	}
 	return nil
 }
@@ -56,15 +56,15 @@ func noSuch(pod *corev1.Pod, name string) error {
 	way := "it has: " + strings.Join(names, ", ")
 	for _, c := range pod.Spec.InitContainers {
 		if c.Name == name {
-			return &Refusal{fmt.Sprintf("container %q of %s", name, podName(pod)), "is an init container or sidecar, which cannot be updated in place", "those that can: " + strings.Join(names, ", ")}
+			return &RefusalError{fmt.Sprintf("container %q of %s", name, podName(pod)), "is an init container or sidecar, which cannot be updated in place", "those that can: " + strings.Join(names, ", ")}
 		}
 	}
 	for _, c := range pod.Spec.EphemeralContainers {
 		if c.Name == name {
-			return &Refusal{fmt.Sprintf("container %q of %s", name, podName(pod)), "is an ephemeral container, which cannot be updated in place", "those that can: " + strings.Join(names, ", ")}
+			return &RefusalError{fmt.Sprintf("container %q of %s", name, podName(pod)), "is an ephemeral container, which cannot be updated in place", "those that can: " + strings.Join(names, ", ")}
 		}
 	}
-	return &Refusal{podName(pod), fmt.Sprintf("has no container %q", name), way}
+	return &RefusalError{podName(pod), fmt.Sprintf("has no container %q", name), way}
 }
 
 // Gated reports whether pod has the readiness gate by which it can be moved in and out of
@@ -80,7 +80,7 @@ func notTheCoordinators(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate) error {
 	if unit == "" {
 		return nil
 	}
-	return &Refusal{
+	return &RefusalError{
 		podName(pod),
 		fmt.Sprintf("belongs to %s, whose Pods the coordinator updates together", unit),
 		"change the images in the template of its ModelServing; a single Pod of it is kept out of traffic with `kubectl pitstop hold`",

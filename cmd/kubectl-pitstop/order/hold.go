@@ -33,24 +33,24 @@ func Holds(pod *corev1.Pod) []Hold {
 }
 
 // MayHold says whether an operator may hold pod as h.Holder for the reason h.Value. To hold it
-// again for the same reason is no error. The error is a *Refusal or a *Conflict.
+// again for the same reason is no error. The error is a *RefusalError or a *ConflictError.
 func MayHold(pod *corev1.Pod, h Hold) error {
 	if err := mayName(h.Holder); err != nil {
 		return err
 	}
 	if !Gated(pod) {
-		return &Refusal{podName(pod), fmt.Sprintf("has no readiness gate %s, so a hold would not take it out of traffic", v1alpha1.InService), "Pods without the gate can only be taken out by their labels"}
+		return &RefusalError{podName(pod), fmt.Sprintf("has no readiness gate %s, so a hold would not take it out of traffic", v1alpha1.InService), "Pods without the gate can only be taken out by their labels"}
 	}
 	for _, there := range Holds(pod) {
 		if there.Holder == h.Holder && there.Value != h.Value {
-			return &Conflict{podName(pod), fmt.Sprintf("is held already by %q for another reason: %s", there.Holder, there.Value), "hold it under a name of your own (--holder NAME), or release that hold first"}
+			return &ConflictError{podName(pod), fmt.Sprintf("is held already by %q for another reason: %s", there.Holder, there.Value), "hold it under a name of your own (--holder NAME), or release that hold first"}
 		}
 	}
 	return nil
 }
 
 // MayRelease says whether an operator may end the hold of this holder on pod. The error is a
-// *Refusal.
+// *RefusalError.
 func MayRelease(pod *corev1.Pod, holder string) error {
 	if err := mayName(holder); err != nil {
 		return err
@@ -66,23 +66,23 @@ func MayRelease(pod *corev1.Pod, holder string) error {
 	if len(holders) > 0 {
 		way = "it is held by: " + strings.Join(holders, ", ")
 	}
-	return &Refusal{podName(pod), fmt.Sprintf("is not held by %q", holder), way}
+	return &RefusalError{podName(pod), fmt.Sprintf("is not held by %q", holder), way}
 }
 
 func mayName(holder string) error {
 	object := fmt.Sprintf("hold %q", holder)
 	switch v1alpha1.HoldPrefix + holder {
 	case v1alpha1.HoldInPlace:
-		return &Refusal{object, "is the agent's, for an update under way", "it goes when the update ends; `kubectl pitstop cancel POD` takes an update back"}
+		return &RefusalError{object, "is the agent's, for an update under way", "it goes when the update ends; `kubectl pitstop cancel POD` takes an update back"}
 	case v1alpha1.HoldUnit:
-		return &Refusal{object, "is the coordinator's, on a Pod whose unit is in update", "it goes when the unit may serve"}
+		return &RefusalError{object, "is the coordinator's, on a Pod whose unit is in update", "it goes when the unit may serve"}
 	case v1alpha1.HoldDevice:
-		return &Refusal{object, "is the agent's, on a Pod that lost a GPU", "it goes when the device is back or the Pod is recreated elsewhere"}
+		return &RefusalError{object, "is the agent's, on a Pod that lost a GPU", "it goes when the device is back or the Pod is recreated elsewhere"}
 	case v1alpha1.HoldGPUHealth:
-		return &Refusal{object, "is the coordinator's, on a Pod with a sick GPU", "it goes when the GPU is healthy again"}
+		return &RefusalError{object, "is the coordinator's, on a Pod with a sick GPU", "it goes when the GPU is healthy again"}
 	}
 	if problems := validation.IsQualifiedName(v1alpha1.HoldPrefix + holder); len(problems) > 0 {
-		return &Refusal{object, "is not a name that an annotation can carry: " + strings.Join(problems, ", "), "use letters, digits, '-', '_' and '.', 58 characters at most"}
+		return &RefusalError{object, "is not a name that an annotation can carry: " + strings.Join(problems, ", "), "use letters, digits, '-', '_' and '.', 58 characters at most"}
 	}
 	return nil
 }

@@ -16,25 +16,25 @@ import (
 	"pitstop.dev/api/v1alpha1"
 )
 
-// A Refusal says that an order cannot be given as things are: which object, what about it,
+// A RefusalError says that an order cannot be given as things are: which object, what about it,
 // and the way out.
-type Refusal struct {
+type RefusalError struct {
 	Object string
 	Why    string
 	Way    string
 }
 
-func (r *Refusal) Error() string { return sentence(r.Object, r.Why, r.Way) }
+func (r *RefusalError) Error() string { return sentence(r.Object, r.Why, r.Way) }
 
-// A Conflict says that the objects are not those that the order is about, or are no longer.
+// A ConflictError says that the objects are not those that the order is about, or are no longer.
 // Once they have been looked at again the order may be right.
-type Conflict struct {
+type ConflictError struct {
 	Object string
 	Why    string
 	Way    string
 }
 
-func (c *Conflict) Error() string { return sentence(c.Object, c.Why, c.Way) }
+func (c *ConflictError) Error() string { return sentence(c.Object, c.Why, c.Way) }
 
 func sentence(object, why, way string) string {
 	if way == "" {
@@ -54,8 +54,8 @@ type Request struct {
 }
 
 // Update returns the order that moves pod to the images of the request: a new object if last
-// is nil, otherwise last at its next attempt. last is not changed. The error is a *Refusal or
-// a *Conflict.
+// is nil, otherwise last at its next attempt. last is not changed. The error is a *RefusalError or
+// a *ConflictError.
 func Update(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate, r Request) (*v1alpha1.InPlaceUpdate, error) {
 	if err := eligible(pod, last); err != nil {
 		return nil, err
@@ -78,11 +78,11 @@ func Update(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate, r Request) (*v1alpha1
 }
 
 // Cancel returns last at its next attempt without containers, which takes the attempt under
-// way back. The error is a *Refusal or a *Conflict. Once the images are patched there is no
+// way back. The error is a *RefusalError or a *ConflictError. Once the images are patched there is no
 // way back but another update.
 func Cancel(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate) (*v1alpha1.InPlaceUpdate, error) {
 	if last == nil {
-		return nil, &Refusal{podName(pod), "has no in-place update that could be cancelled", ""}
+		return nil, &RefusalError{podName(pod), "has no in-place update that could be cancelled", ""}
 	}
 	if err := notTheCoordinators(pod, last); err != nil {
 		return nil, err
@@ -91,11 +91,11 @@ func Cancel(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate) (*v1alpha1.InPlaceUpd
 	object := fmt.Sprintf("attempt %d for %s", last.Spec.Attempt, podName(pod))
 	switch {
 	case reported && last.Status.Stage.Ended():
-		return nil, &Refusal{object, fmt.Sprintf("has ended as %s; nothing is left to cancel", last.Status.Stage), ""}
+		return nil, &RefusalError{object, fmt.Sprintf("has ended as %s; nothing is left to cancel", last.Status.Stage), ""}
 	case len(last.Spec.Containers) == 0:
-		return nil, &Refusal{object, "changes no image: it is a cancel already", "follow it with `kubectl pitstop status " + pod.Name + " --watch`"}
+		return nil, &RefusalError{object, "changes no image: it is a cancel already", "follow it with `kubectl pitstop status " + pod.Name + " --watch`"}
 	case Patched(pod, last):
-		return nil, &Refusal{object, "can no longer be cancelled: the Pod's images are patched", "go back by a new update: `" + back(pod, last) + "`"}
+		return nil, &RefusalError{object, "can no longer be cancelled: the Pod's images are patched", "go back by a new update: `" + back(pod, last) + "`"}
 	}
 	next, err := follow(pod, last)
 	if err != nil {
@@ -151,14 +151,14 @@ func follow(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate) (*v1alpha1.InPlaceUpd
 	}
 	object := fmt.Sprintf("inplaceupdate %s/%s", last.Namespace, last.Name)
 	if last.Spec.PodUID != pod.UID {
-		return nil, &Conflict{
+		return nil, &ConflictError{
 			object,
 			fmt.Sprintf("is about a former Pod of this name (UID %s; the Pod there now has %s)", last.Spec.PodUID, pod.UID),
 			fmt.Sprintf("Kubernetes removes it together with its Pod: try again in a moment, or `kubectl -n %s delete inplaceupdate %s`", last.Namespace, last.Name),
 		}
 	}
 	if last.DeletionTimestamp != nil {
-		return nil, &Conflict{object, "is being deleted", "try again once it is gone"}
+		return nil, &ConflictError{object, "is being deleted", "try again once it is gone"}
 	}
 	next := last.DeepCopy()
 	next.Spec.Attempt = max(last.Spec.Attempt, last.Status.Attempt) + 1

@@ -71,13 +71,13 @@ func (c *cli) connect() (*cluster, error) {
 	return &cluster{Clients: clients, namespace: namespace}, nil
 }
 
-// pod returns the Pod of this name; a missing one is an *order.Refusal.
+// pod returns the Pod of this name; a missing one is an *order.RefusalError.
 func (c *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	pod, err := c.Core.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, &order.Refusal{
+		return nil, &order.RefusalError{
 			Object: fmt.Sprintf("pod %s/%s", c.namespace, name),
 			Why:    "does not exist",
 			Way:    "list those there are with `kubectl -n " + c.namespace + " get pods`, or name another namespace with -n",
@@ -139,7 +139,7 @@ func (c *cluster) updates(ctx context.Context, namespace string) ([]*v1alpha1.In
 }
 
 // write creates u, or replaces it if it was read before. An object that someone else made or
-// changed meanwhile is an *order.Conflict.
+// changed meanwhile is an *order.ConflictError.
 func (c *cluster) write(ctx context.Context, u *v1alpha1.InPlaceUpdate) (*v1alpha1.InPlaceUpdate, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -158,7 +158,7 @@ func (c *cluster) write(ctx context.Context, u *v1alpha1.InPlaceUpdate) (*v1alph
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return nil, &order.Conflict{
+		return nil, &order.ConflictError{
 			Object: fmt.Sprintf("inplaceupdate %s/%s", u.Namespace, u.Name),
 			Why:    "was written by someone else at the same time",
 			Way:    "look at it (`kubectl pitstop status " + u.Name + "`) and repeat the command if it still applies",
@@ -218,7 +218,7 @@ func notInstalled(err error) bool {
 }
 
 func errNotInstalled() error {
-	return &order.Refusal{
+	return &order.RefusalError{
 		Object: "this cluster",
 		Why:    "has no resource " + v1alpha1.InPlaceUpdates.GroupResource().String() + ": Pitstop is not installed",
 		Way:    "install it with `kubectl apply -k deploy/base`",

@@ -102,7 +102,7 @@ func (c *cluster) annotateIf(ctx context.Context, name, holder string, value *st
 		return err
 	})
 	if apierrors.IsConflict(err) {
-		return nil, &order.Conflict{Object: fmt.Sprintf("pod %s/%s", c.namespace, name), Why: "kept changing while it was written", Way: "repeat the command"}
+		return nil, &order.ConflictError{Object: fmt.Sprintf("pod %s/%s", c.namespace, name), Why: "kept changing while it was written", Way: "repeat the command"}
 	}
 	return pod, err
 }

@@ -39,7 +39,7 @@ type Env struct {
 // Execute runs one command line and returns the exit code. Errors are printed to the error
 // stream.
 func Execute(ctx context.Context, args []string, env Env) int {
-	root := newRoot(env)
+	root := newRoot(env) //nolint:contextcheck // cobra hands the context to each verb
 	root.SetArgs(args)
 	root.SetIn(env.Streams.In)
 	root.SetOut(env.Streams.Out)
@@ -103,7 +103,7 @@ func (c *cli) run(verb func(context.Context, *cluster, []string) error) func(*co
 }
 
 func exitCode(err error) int {
-	var conflict *order.Conflict
+	var conflict *order.ConflictError
 	var wrong usageError
 	var fromVerb verbError
 	switch {

@@ -121,7 +121,7 @@ func (f statusFlags) namespace(cl *cluster) string {
 }
 
 func noUpdate(namespace, name string) error {
-	return &order.Refusal{
+	return &order.RefusalError{
 		Object: fmt.Sprintf("pod %s/%s", namespace, name),
 		Why:    "has no in-place update",
 		Way:    "`kubectl pitstop explain " + name + "` says whether it is in service",

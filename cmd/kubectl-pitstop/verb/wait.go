@@ -119,7 +119,7 @@ func (w *waiter) changed(u *v1alpha1.InPlaceUpdate) (bool, error) {
 	case u.Spec.Attempt < w.attempt: // an older state than the one just written
 		return false, nil
 	case u.Spec.Attempt > w.attempt:
-		return false, &order.Conflict{Object: object, Why: fmt.Sprintf("was superseded by attempt %d", u.Spec.Attempt), Way: "someone else ordered it: see `kubectl pitstop status " + u.Name + "`"}
+		return false, &order.ConflictError{Object: object, Why: fmt.Sprintf("was superseded by attempt %d", u.Spec.Attempt), Way: "someone else ordered it: see `kubectl pitstop status " + u.Name + "`"}
 	}
 	w.last = u
 	w.screen.print(w.line.Observe(u, w.clock.Now())...)

@@ -1,0 +1,102 @@
+# Everything that one does with this repository. `make` lists the targets.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Tools are pinned in tools.mod and built once into a cache outside the tree.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/pitstop
+TOOLS := $(CACHE)/tools/$(shell sha256sum tools.mod | cut -c1-16)
+LINT := $(TOOLS)/golangci-lint
+CONTROLLER_GEN := $(TOOLS)/controller-gen
+
+BINARIES := pitstop-agent kubectl-pitstop
+LAB := go run ./test/lab/cmd/lab
+
+# The packages with tests that need the lab.
+LAB_PACKAGES = $(shell grep -rl --include='*_test.go' '^//go:build lab' . | xargs -r -n1 dirname | sort -u)
+
+# GO_TEST_FLAGS is for a person who wants to add -v or -run.
+GO_TEST_FLAGS ?=
+GO_TEST := go test -race -shuffle=on $(GO_TEST_FLAGS)
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the binaries into bin/
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -buildvcs=false -trimpath -o bin/ $(addprefix ./cmd/,$(BINARIES))
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Write the generated files anew
+	$(CONTROLLER_GEN) object paths=./api/...
+	$(CONTROLLER_GEN) crd:maxDescLen=0 paths=./api/... output:crd:dir=deploy/crd
+	go test ./cmd/kubectl-pitstop/diagnose -run TestHandbookListsEveryReason -count=1 -rewrite
+
+.PHONY: format
+format: $(LINT) ## Format the code
+	$(LINT) fmt
+
+.PHONY: check
+check: check-format check-generated check-lint ## Check format, generated files and lint
+
+.PHONY: check-format
+check-format: $(LINT)
+	$(LINT) fmt --diff
+
+.PHONY: check-lint
+check-lint: $(LINT)
+	$(LINT) run ./...
+
+.PHONY: check-generated
+check-generated: $(CONTROLLER_GEN)
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(CONTROLLER_GEN) object paths=./api/... output:object:dir="$$fresh/api"; \
+	$(CONTROLLER_GEN) crd:maxDescLen=0 paths=./api/... output:crd:dir="$$fresh/crd"; \
+	{ diff -u api/v1alpha1/zz_generated.deepcopy.go "$$fresh/api/zz_generated.deepcopy.go" && diff -ru deploy/crd "$$fresh/crd"; } \
+		|| { echo 'generated files are not up to date: run make generate' >&2; exit 1; }
+	go test ./cmd/kubectl-pitstop/diagnose -run TestHandbookListsEveryReason -count=1
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need nothing but Go and gcc
+	@.ci/suite test-unit $(GO_TEST) ./...
+
+.PHONY: test
+test: lab-ready test-unit test-lab ## Run all tests, those on the lab included (root)
+
+# One package after the other: there is one lab.
+.PHONY: test-lab
+test-lab: lab-ready
+	@for package in $(LAB_PACKAGES); do \
+		.ci/suite "lab $$package" $(GO_TEST) -count=1 -tags lab -timeout 60m "$$package"; \
+	done
+
+.PHONY: lab-ready
+lab-ready: ## Install and build what the lab needs (root)
+	@[ "$$(id -u)" = 0 ] || { echo 'the lab runs containers on this machine: run this as root' >&2; exit 1; }
+	@.ci/suite lab-build $(LAB) build
+
+.PHONY: lab-up
+lab-up: lab-ready ## Start a real two-node Kubernetes on this machine (root)
+	$(LAB) up
+
+.PHONY: lab-down
+lab-down: ## End the lab and remove all of it (root)
+	$(LAB) down
+
+.PHONY: demo
+demo: lab-ready ## Show one in-place update under load, a refused one, and a recreate (root)
+	go run ./test/demo
+
+.PHONY: bench
+bench: lab-ready ## Measure on the lab and write out/bench.json (root)
+	@mkdir -p out
+	go run ./test/bench
+
+$(LINT):
+	@.ci/tool $@ sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
+
+$(CONTROLLER_GEN):
+	@.ci/tool $@ sigs.k8s.io/controller-tools/cmd/controller-gen
