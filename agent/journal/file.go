@@ -48,7 +48,9 @@ func (j *Journal) openFile() (*handle, Report, error) {
 	if err != nil {
 		return nil, report, err
 	}
-	_ = h.reserve(reserveStep) // on a full disk makeRoom asks again, and refuses
+	if h.reserve(reserveStep) != nil {
+		_ = h.reserve(allocStep + int64(margin)) // what a small disk has; makeRoom asks again
+	}
 	if err := j.writeMarker(); err != nil && !errors.Is(err, ErrFull) {
 		return nil, report, errors.Join(err, h.close())
 	}
@@ -101,6 +103,13 @@ func (j *Journal) settle(h *handle) (dropped int, err error) {
 				return err
 			}
 			dropped = t.damaged
+			// No checksum covers bbolt's counter.
+			if pods := tx.Bucket([]byte(bucketPods)); pods.Sequence() < t.seq {
+				changed++
+				if err := pods.SetSequence(t.seq); err != nil {
+					return err
+				}
+			}
 			return unlessChanged(changed + t.damaged + t.old + mark(tx, metaBoot, j.o.BootID))
 		})
 	})

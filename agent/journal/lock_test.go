@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,4 +70,27 @@ func TestWritableDoesNotHangWithTheDisk(t *testing.T) {
 	}
 	j.mu.Unlock()
 	must(t, j.Writable(t.Context()))
+}
+
+func TestManyUpdatesAtOnce(t *testing.T) {
+	o := testOptions(t.TempDir())
+	j, _ := open(t, o)
+	var all sync.WaitGroup
+	for _, pod := range podNames(8) {
+		all.Go(func() {
+			a := attempt(pod, 1)
+			for _, kind := range []Kind{Pull, Hold, Patch, Serve} {
+				if err := errors.Join(j.Intend(a, Action{Kind: kind}), j.Writable(t.Context()), j.Done(a, Action{Kind: kind}, "ok")); err != nil {
+					t.Error(err)
+				}
+				if r, _, err := j.Read(a.Pod); err != nil || r.Steps[len(r.Steps)-1].Outcome != "ok" {
+					t.Errorf("%+v, %v", r, err)
+				}
+				if _, err := j.Stats(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

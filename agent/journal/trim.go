@@ -31,8 +31,11 @@ func eachRecord(tx *bolt.Tx, f func(entry) error) error {
 	return nil
 }
 
-// trimmed says what trim took away.
-type trimmed struct{ damaged, old int }
+// trimmed says what trim took away, and the highest sequence number that it saw.
+type trimmed struct {
+	damaged, old int
+	seq          uint64
+}
 
 // trimIfCrowded trims once a quarter more than may be kept is there, since trim reads it all.
 func (j *Journal) trimIfCrowded(tx *bolt.Tx) error {
@@ -53,6 +56,7 @@ func trim(tx *bolt.Tx, o Options, now time.Time) (trimmed, error) {
 		ended []entry
 	)
 	err := eachRecord(tx, func(e entry) error {
+		t.seq = max(t.seq, e.record.Seq)
 		switch {
 		case e.damage != nil:
 			t.damaged++
@@ -77,7 +81,8 @@ func trim(tx *bolt.Tx, o Options, now time.Time) (trimmed, error) {
 		}
 	}
 	l, err := trimLedger(tx, o, now)
-	return trimmed{damaged: t.damaged + l.damaged, old: t.old + l.old}, err
+	t.damaged, t.old = t.damaged+l.damaged, t.old+l.old
+	return t, err
 }
 
 func trimLedger(tx *bolt.Tx, o Options, now time.Time) (trimmed, error) {

@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cri"
+)
+
+// workers is how many Pods are looked at side by side. Nothing that takes long holds one.
+const workers = 2
+
+// An Agent works on the Pods of one node.
+type Agent struct {
+	cfg     Config
+	api     *apiServer
+	kubelet kubelet
+	keeper  *keeper
+	images  *images
+	drains  *drains
+	stops   *stops
+	feed    *cri.Feed
+	events  *events
+	metrics *metrics
+
+	pods    *store[*corev1.Pod]
+	updates *store[*v1alpha1.InPlaceUpdate]
+	queue   workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	tracks  *tracks
+	counted *counted
+}
+
+// New returns an Agent that does nothing until Run.
+func New(cfg Config) (*Agent, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("agent configuration: %w", err)
+	}
+	m := newMetrics()
+	cfg.Journal.Observe = m.observeCommit
+	api, err := newAPIServer(cfg.API, m.countWrites(cfg.WrapTransport))
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{
+		cfg: cfg, api: api, metrics: m,
+		kubelet: kubelet{dir: cfg.KubeletDir},
+		keeper:  newKeeper(cfg),
+		images:  newImages(cfg), drains: newDrains(cfg), stops: newStops(cfg),
+		feed:   cfg.Runtime.NewFeed(),
+		events: newEvents(api, cfg.NodeName),
+		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](retryFirst/10, retryMost),
+			workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Clock: cfg.Clock}),
+		tracks:  newTracks(),
+		counted: newCounted(),
+	}
+	a.pods = newStore(api.podsOf(cfg.NodeName), &corev1.Pod{}, cfg.Clock, a.queue.Add)
+	a.updates = newStore(api.updatesOf(cfg.NodeName), &v1alpha1.InPlaceUpdate{}, cfg.Clock, a.queue.Add)
+	return a, nil
+}
+
+// Run works until ctx ends, and leaves no goroutine and no lock behind.
+func (a *Agent) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	log := logr.FromContextOrDiscard(ctx)
+	log.Info("agent starts", "node", a.cfg.NodeName, "version", a.cfg.Version)
+	a.events.start(ctx)
+	a.keeper.open(ctx)
+	for _, run := range []func(context.Context){a.pods.run, a.updates.run, a.feed.Run, a.follow, a.renewLease} {
+		wg.Go(func() { run(ctx) })
+	}
+	if a.waitForSync(ctx) {
+		for range workers {
+			wg.Go(func() { a.work(ctx) })
+		}
+		<-ctx.Done()
+	}
+	a.queue.ShutDown()
+	wg.Wait()
+	a.images.wait()
+	a.drains.wait()
+	a.stops.wait()
+	a.events.stop()
+	log.Info("agent stops", "node", a.cfg.NodeName)
+	return errors.Join(a.keeper.close())
+}
+
+// waitForSync returns true once both caches are filled.
+func (a *Agent) waitForSync(ctx context.Context) bool {
+	tick := a.cfg.Clock.NewTicker(retryFirst / 20)
+	defer tick.Stop()
+	for !a.Synced() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C():
+		}
+	}
+	return true
+}
+
+// Synced reports whether the agent knows the Pods and orders of its node.
+func (a *Agent) Synced() bool { return a.pods.synced() && a.updates.synced() }
+
+// Ready returns nil if the agent can start updates, else why not.
+func (a *Agent) Ready() error {
+	if !a.Synced() {
+		return errors.New("caches are not filled yet")
+	}
+	return a.keeper.problem()
+}
+
+// work looks at one Pod after the other.
+func (a *Agent) work(ctx context.Context) {
+	for {
+		key, shutdown := a.queue.Get()
+		if shutdown {
+			return
+		}
+		a.once(ctx, key)
+		a.queue.Done(key)
+	}
+}
+
+func (a *Agent) once(ctx context.Context, key types.NamespacedName) {
+	log := logr.FromContextOrDiscard(ctx).WithValues("pod", key.String())
+	again, err := a.reconcile(logr.NewContext(ctx, log), key)
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, errLookAgain):
+		a.queue.AddRateLimited(key)
+	case err != nil:
+		log.Error(err, "update step")
+		a.queue.AddRateLimited(key)
+	default:
+		a.queue.Forget(key)
+		if !again.IsZero() {
+			a.queue.AddAfter(key, max(0, again.Sub(a.cfg.Clock.Now())))
+		}
+	}
+}
+
+// follow looks again at the Pods of which the runtime has news.
+func (a *Agent) follow(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.feed.Ready():
+		}
+		changes := a.feed.Take()
+		for _, key := range a.tracks.busy() {
+			if changes.All {
+				a.queue.Add(key)
+			}
+		}
+		for _, uid := range changes.Pods {
+			if key, ok := a.tracks.byPod(types.UID(uid)); ok {
+				a.queue.Add(key)
+			}
+		}
+	}
+}

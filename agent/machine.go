@@ -1,0 +1,275 @@
+// Package agent takes Pods of one node through an in-place update, one attempt at a time.
+//
+// Next decides and the runner acts. What Next reads is observed anew each time, from the order
+// (InPlaceUpdate), the Pod and the container runtime; so a restarted agent enters at the step
+// that fits what it finds. An attempt passes through these stages:
+//
+//	Pending -> Preparing -> Prepared -> Draining -> Drained -> Swapping -> Proved -> Verified -> InService
+//	   |           |            |           |          |           |          |          |
+//	   +-----------+------------+-----------+----------+           +----------+----------+
+//	                 Refused, Cancelled                                   Failed -> Verified (late success)
+//
+// Until the patch everything can be taken back: the Pod then serves as before. From the patch
+// on an update goes only forward, or to a newer attempt.
+package agent
+
+import (
+	"slices"
+	"time"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// Bounds that are not the operator's to set.
+const (
+	// crashLimit is how many crashes of a patched container make the attempt fail.
+	crashLimit = 3
+	// relist is how long kubelet may take to see a change of its own Pod: one period of its
+	// generic PLEG (1 s) and some more.
+	relist = 2 * time.Second
+	// killGrace is how long a killed container may take to be reported dead.
+	killGrace = time.Minute
+)
+
+// An Action is what the runner does for one step. Each is safe to repeat.
+type Action string
+
+// The actions.
+const (
+	// ActNone: nothing; the step waits.
+	ActNone Action = ""
+	// ActDone: the attempt has ended; nothing is left to do.
+	ActDone Action = "Done"
+	// ActReport writes the stage to the order's status.
+	ActReport Action = "Report"
+	// ActPull pulls Step.Image.
+	ActPull Action = "Pull"
+	// ActHold takes the Pod out of traffic.
+	ActHold Action = "Hold"
+	// ActAcknowledge stores when kubelet answered the hold.
+	ActAcknowledge Action = "Acknowledge"
+	// ActPatch patches the images.
+	ActPatch Action = "Patch"
+	// ActStop kills the container Step.ContainerID, whose time to stop is over.
+	ActStop Action = "Stop"
+	// ActOpen puts the Pod back in traffic, with its labels.
+	ActOpen Action = "Open"
+)
+
+// A Step is what Next decides: an action, or a wait with its reason. Stage is where the attempt
+// stands; an ActReport writes it. A wait is judged again when something changes, and at Until
+// at the latest unless that is zero.
+type Step struct {
+	Do          Action
+	Stage       v1alpha1.Stage
+	Reason      v1alpha1.Reason
+	Message     string
+	Until       time.Time
+	Image       string
+	ContainerID string
+}
+
+// Next returns the one step that moves u on, as far as its permit allows.
+func Next(u Update, now time.Time) Step {
+	switch {
+	case u.Pod.Gone && u.Report.Stage.Ended():
+		return Step{Do: ActDone, Stage: u.Report.Stage}
+	case u.Pod.Gone:
+		return Step{
+			Do: ActReport, Stage: v1alpha1.StageCancelled, Reason: v1alpha1.EndedPodGone,
+			Message: "the Pod is being deleted or is gone: nothing was touched; a new Pod needs a new InPlaceUpdate",
+		}
+	case u.Report.Stage.Ended() && u.Pod.Hold.Placed() && !u.swapOpen():
+		return Step{Do: ActOpen, Stage: u.Report.Stage}
+	case u.Report.Stage.Ended():
+		return Step{Do: ActDone, Stage: u.Report.Stage, Reason: u.Report.Reason}
+	case u.swapped():
+		return u.afterSwap(now)
+	default:
+		return u.beforeSwap(now)
+	}
+}
+
+// FinishOrphan returns the one step that brings a Pod back in service whose order is gone: at
+// once where it was not patched, else as soon as its containers run what its spec says.
+func FinishOrphan(u Update, now time.Time) Step {
+	switch {
+	case u.Pod.Gone || !u.Pod.Hold.Placed():
+		return Step{Do: ActDone}
+	case u.swapOpen():
+		if s, ok := u.overdueStop(now); ok {
+			return s
+		}
+		if !u.Node.RuntimeUp || !u.Pod.ContainersReady || !u.wholeAtSpec() {
+			return Step{Stage: v1alpha1.StageSwapping, Reason: v1alpha1.WaitingLoad, Until: u.nextStop(now)}
+		}
+	}
+	return Step{Do: ActOpen}
+}
+
+// beforeSwap moves an attempt up to its patch, or gives it up and leaves the Pod as it was.
+func (u Update) beforeSwap(now time.Time) Step {
+	if reason, message := u.refusal(); reason != "" {
+		return u.refuse(reason, message)
+	}
+	if u.Pod.Hold.Placed() && u.Pod.Hold.Token != u.Order.Token && u.backsOut() {
+		return Step{Do: ActOpen, Stage: v1alpha1.StagePending}
+	}
+	if s, wait := u.prepare(now); wait {
+		return s
+	}
+	if !u.reached(v1alpha1.StagePrepared) {
+		return Step{Do: ActReport, Stage: v1alpha1.StagePrepared, Reason: u.permitReason(v1alpha1.PermitDrain)}
+	}
+	if !u.Order.Permit.Allows(v1alpha1.PermitDrain) {
+		return Step{Stage: v1alpha1.StagePrepared, Reason: v1alpha1.WaitingPermit, Message: "waits for permit Drain"}
+	}
+	if u.nothingToSwap() && u.Order.OpenAt == v1alpha1.OpenAtProved && u.Order.Permit.Allows(v1alpha1.PermitSwap) {
+		return u.afterSwap(now) // the containers already run what is asked for
+	}
+	if s, wait := u.drain(now); wait {
+		return s
+	}
+	return u.swap(now)
+}
+
+// swap patches the images of a drained Pod once it may.
+func (u Update) swap(now time.Time) Step {
+	at := v1alpha1.StageDrained
+	switch {
+	case !u.drainedReported():
+		return Step{Do: ActReport, Stage: at, Reason: u.permitReason(v1alpha1.PermitSwap)}
+	case !u.Order.Permit.Allows(v1alpha1.PermitSwap):
+		return Step{Stage: at, Reason: v1alpha1.WaitingPermit, Message: "waits for permit Swap"}
+	case !u.Pod.NotReadyAcknowledged:
+		return u.waitOrRefuse(now, at, v1alpha1.WaitingAcknowledge, "the Pod is Ready again though its gate is lowered")
+	case u.kubeletBehind():
+		if s, ok := u.overdueStop(now); ok {
+			return s
+		}
+		s := u.waitOrRefuse(now, at, v1alpha1.WaitingKubelet, "kubelet has not yet acted on the images of the attempt before")
+		s.Until = earliest(s.Until, u.nextStop(now))
+		return s
+	case u.nothingToSwap():
+		return u.afterSwap(now)
+	default:
+		return Step{Do: ActPatch, Stage: v1alpha1.StageSwapping}
+	}
+}
+
+// afterSwap proves what kubelet started, and puts the Pod back in service.
+func (u Update) afterSwap(now time.Time) Step {
+	if u.Pod.Failed {
+		return u.fail(v1alpha1.FailedPod, "the Pod's phase is final and kubelet starts nothing in it: recreate it")
+	}
+	if u.Report.Stage == v1alpha1.StageFailed && !u.mayComeGood() {
+		return u.fail(u.Report.Reason, u.Report.Message)
+	}
+	if !u.Node.RuntimeUp {
+		return Step{Stage: v1alpha1.StageSwapping, Reason: v1alpha1.WaitingRuntime, Message: "the container runtime does not answer"}
+	}
+	if s, ok := u.overdueStop(now); ok {
+		return s
+	}
+	if s, wait := u.prove(now); wait {
+		return s
+	}
+	return u.open(now)
+}
+
+// open takes a proved Pod to service.
+func (u Update) open(now time.Time) Step {
+	failed := u.Report.Stage == v1alpha1.StageFailed
+	verified := u.Pod.ContainersReady
+	if u.Order.OpenAt == v1alpha1.OpenAtVerified || failed {
+		switch {
+		case !verified:
+			return u.load(now)
+		case !u.reached(v1alpha1.StageVerified) && u.Order.OpenAt == v1alpha1.OpenAtVerified, failed:
+			return Step{Do: ActReport, Stage: v1alpha1.StageVerified, Reason: u.lateReason()}
+		}
+	}
+	switch {
+	case !u.Order.Permit.Allows(v1alpha1.PermitServe):
+		return Step{Stage: u.provedStage(), Reason: v1alpha1.WaitingPermit, Message: "waits for permit Serve"}
+	case u.mustOpen():
+		return Step{Do: ActOpen, Stage: u.provedStage()}
+	case !verified && len(u.Order.Targets()) > 0 || !verified && u.Report.Attempt == u.Order.Attempt && u.swapOpen():
+		return u.load(now)
+	case len(u.Pod.OtherHolders) > 0:
+		return Step{
+			Stage: v1alpha1.StageVerified, Reason: v1alpha1.WaitingHeld,
+			Message: "kept out of traffic by another hold: " + join(u.Pod.OtherHolders),
+		}
+	case len(u.Order.Targets()) == 0 && !u.Pod.PatchedByOrder():
+		return Step{Do: ActReport, Stage: u.untouchedEnd(), Reason: u.untouchedReason()}
+	case !u.Pod.Ready:
+		return u.failLate(now, v1alpha1.StageVerified, v1alpha1.WaitingReady, "the gate is open; kubelet has not reported Ready")
+	}
+	return Step{Do: ActReport, Stage: v1alpha1.StageInService, Reason: u.endReason()}
+}
+
+// load waits for the engine.
+func (u Update) load(now time.Time) Step {
+	return u.failLate(now, v1alpha1.StageProved, v1alpha1.WaitingLoad, "the new containers run and are not ready yet")
+}
+
+// refusal returns why nothing that this order asks for can be done to this Pod, if so.
+func (u Update) refusal() (v1alpha1.Reason, string) {
+	switch {
+	case u.Order.Foreign != "":
+		return v1alpha1.RefusedForeign, u.Order.Foreign
+	case !u.Pod.HasGate:
+		return v1alpha1.RefusedNoGate, "the Pod has no readiness gate " + string(v1alpha1.InService) +
+			": gates cannot be added to a live Pod; add it to the template and recreate the Pod"
+	case u.PatchDenied != "":
+		return v1alpha1.RefusedPatch, "the API server refused the patch: " + u.PatchDenied
+	case u.Pod.Failed:
+		return v1alpha1.RefusedRestartPolicy, "the Pod has ended; kubelet starts nothing in it any more"
+	}
+	for _, c := range u.Containers {
+		switch {
+		case c.Want == "":
+		case !c.Regular:
+			return v1alpha1.RefusedNotRegular, "container " + c.Name + " is not a regular container of the Pod"
+		case c.PullAlways:
+			return v1alpha1.RefusedPullAlways, "container " + c.Name +
+				" has imagePullPolicy Always: recreate the Pod with IfNotPresent to update it in place"
+		case !c.RestartsAlways:
+			return v1alpha1.RefusedRestartPolicy, "container " + c.Name + " has a restart policy other than Always"
+		}
+	}
+	return "", ""
+}
+
+// backsOut reports whether a hold that protects nothing yet may be given back while this
+// attempt prepares. In units of several Pods that is the coordinator's decision.
+func (u Update) backsOut() bool {
+	return !u.swapOpen() && u.Order.OpenAt == v1alpha1.OpenAtProved
+}
+
+func (u Update) refuse(reason v1alpha1.Reason, message string) Step {
+	if u.Pod.Hold.Placed() && !u.swapOpen() {
+		return Step{Do: ActOpen, Stage: v1alpha1.StagePending}
+	}
+	if u.swapOpen() {
+		message += "; the Pod stays out of traffic, since the images of an attempt before are not up: update to an image that is good"
+	}
+	return Step{Do: ActReport, Stage: v1alpha1.StageRefused, Reason: reason, Message: message}
+}
+
+func (u Update) fail(reason v1alpha1.Reason, message string) Step {
+	switch {
+	case !u.Pod.Hold.Placed() && u.Pod.HasGate && !u.Pod.Failed:
+		return Step{Do: ActHold, Stage: v1alpha1.StageFailed}
+	case u.Report.Stage == v1alpha1.StageFailed && u.Report.Reason == reason:
+		return Step{Stage: v1alpha1.StageFailed, Reason: reason, Message: message}
+	default:
+		return Step{Do: ActReport, Stage: v1alpha1.StageFailed, Reason: reason, Message: message}
+	}
+}
+
+// mayComeGood reports whether a failed attempt is worth another look.
+func (u Update) mayComeGood() bool {
+	return slices.Contains([]v1alpha1.Reason{v1alpha1.FailedDeadline, v1alpha1.FailedStopStuck}, u.Report.Reason)
+}

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"time"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// prepare has every wanted image on the node and proved, while the Pod serves. Pulls are begun
+// before anything is waited for. Its result counts only if wait is true.
+func (u Update) prepare(now time.Time) (s Step, wait bool) {
+	for _, c := range u.Containers {
+		if c.Want == "" || c.WantProof.State == Proved {
+			continue
+		}
+		one := u.prepareOne(c, now)
+		if one.Do != ActNone {
+			return one, true
+		}
+		if !wait {
+			s, wait = one, true
+		}
+	}
+	return s, wait
+}
+
+func (u Update) prepareOne(c Container, now time.Time) Step {
+	p := c.WantProof
+	switch {
+	case p.State == ProofRefused:
+		return u.refuse(p.Why, "container "+c.Name+": "+p.Message)
+	case p.Why == v1alpha1.WaitingUnauthorized && u.Order.ByHand:
+		return u.refuse(v1alpha1.RefusedNeedsPinPod, "container "+c.Name+": "+p.Message+
+			": preload the image on the node, or let a ServingGroup's pin Pod bring it")
+	case u.Pod.Hold.Placed() && u.backsOut():
+		return Step{Do: ActOpen, Stage: v1alpha1.StagePreparing} // serve while the image comes again
+	case p.State == ProofUnknown:
+		return u.waitOrRefuse(now, v1alpha1.StagePreparing, v1alpha1.WaitingRuntime, p.Message)
+	case p.State == ProofPending:
+		s := u.waitOrRefuse(now, v1alpha1.StagePreparing, p.Why, "container "+c.Name+": "+p.Message)
+		s.Until = earliest(s.Until, p.RetryAt)
+		return s
+	case !u.Node.JournalOpen && !u.Pod.Hold.Placed():
+		return u.waitForJournal(now, v1alpha1.StagePending)
+	case u.late(now, v1alpha1.StagePreparing):
+		return u.waitOrRefuse(now, v1alpha1.StagePreparing, v1alpha1.WaitingPull, "image "+c.Want+" is not on the node")
+	default:
+		return Step{Do: ActPull, Stage: v1alpha1.StagePreparing, Image: c.Want}
+	}
+}
+
+func (u Update) waitForJournal(now time.Time, at v1alpha1.Stage) Step {
+	return u.waitOrRefuse(now, at, v1alpha1.WaitingJournal,
+		"the agent's journal cannot be written: free space on its file system or repair it")
+}
+
+// drain takes the Pod out of traffic and waits for its requests to end. Its result counts only
+// if wait is true.
+func (u Update) drain(now time.Time) (s Step, wait bool) {
+	if !u.Pod.Hold.Placed() {
+		return u.hold(now), true
+	}
+	if u.drainedReported() {
+		return Step{}, false
+	}
+	at := v1alpha1.StageDraining
+	switch ack := u.Pod.Hold.Acknowledged; {
+	case ack.IsZero() && u.Pod.NotReadyAcknowledged:
+		return Step{Do: ActAcknowledge, Stage: at}, true
+	case ack.IsZero():
+		return u.waitOrRefuse(now, at, v1alpha1.WaitingAcknowledge, "kubelet has not yet reported the Pod as not Ready"), true
+	case now.Before(ack.Add(u.Order.Propagation)):
+		return Step{
+			Stage: at, Reason: v1alpha1.WaitingPropagation, Until: ack.Add(u.Order.Propagation),
+			Message: "endpoints and routers are given " + u.Order.Propagation.String(),
+		}, true
+	}
+	end := u.Pod.Hold.Acknowledged.Add(u.Order.Propagation).Add(u.Order.DrainFor)
+	if u.Order.DrainMode == "" || u.Drain.Over || !now.Before(end) {
+		return Step{}, false
+	}
+	return Step{Stage: at, Reason: v1alpha1.WaitingDrain, Message: u.Drain.Message, Until: end}, true
+}
+
+// hold takes the Pod out of traffic, if now is the time.
+func (u Update) hold(now time.Time) Step {
+	at := v1alpha1.StagePrepared
+	switch {
+	case !u.Node.RuntimeUp:
+		return u.waitOrRefuse(now, at, v1alpha1.WaitingRuntime, "the container runtime does not answer")
+	case !u.Node.JournalOpen:
+		return u.waitForJournal(now, at)
+	case u.Node.NotNow != "":
+		s := u.waitOrRefuse(now, at, u.Node.NotNow, u.Node.NotNowMessage)
+		s.Until = earliest(s.Until, u.Node.NotNowUntil)
+		return s
+	default:
+		return Step{Do: ActHold, Stage: v1alpha1.StageDraining}
+	}
+}

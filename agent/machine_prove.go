@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// prove compares what runs with what was asked for, container by container. Its result counts
+// only if wait is true.
+func (u Update) prove(now time.Time) (s Step, wait bool) {
+	for _, c := range u.Containers {
+		if !c.Regular {
+			continue
+		}
+		if c.Want != "" || u.swapOpen() {
+			if s, wait := u.proveOne(c, now); wait {
+				return s, true
+			}
+		}
+	}
+	return Step{}, false
+}
+
+func (u Update) proveOne(c Container, now time.Time) (s Step, wait bool) {
+	proof := c.WantProof
+	switch {
+	case c.Want == "":
+		proof = Proof{State: Proved, ID: c.Now.ImageID} // not this update's image
+	case c.SpecImage != c.Want:
+		proof = c.SpecProof
+		if proof.State == ProofMissing || proof.State == ProofRefused {
+			return u.fail(v1alpha1.FailedImageRewritten, "container "+c.Name+": the API server stored image "+c.SpecImage+
+				" for "+c.Want+", and that one is not on the node: look for a webhook that rewrites images"), true
+		}
+	}
+	switch {
+	case c.Crashes >= crashLimit && !u.Pod.ContainersReady:
+		return u.fail(v1alpha1.FailedCrashLooping, "container "+c.Name+" crashed "+strconv.Itoa(int(c.Crashes))+
+			" times with image "+c.SpecImage+": see its logs, then update to a good image"), true
+	case proof.State == ProofMissing:
+		return Step{Do: ActPull, Stage: v1alpha1.StageSwapping, Image: c.Want}, true // kubelet would have to pull it itself
+	case proof.State != Proved:
+		return u.awaitKubelet(now, "container "+c.Name+": image "+c.SpecImage+" is not proved: "+proof.Message), true
+	case !c.Now.Up:
+		return u.awaitKubelet(now, "container "+c.Name+" is not running"), true
+	case c.Now.Hash != c.SpecHash:
+		return u.awaitKubelet(now, "container "+c.Name+" still runs the image before"), true
+	case c.Now.ImageID != proof.ID:
+		return u.awaitKubelet(now, "container "+c.Name+" runs image "+c.Now.ImageID+", proved was "+proof.ID), true
+	case u.Pod.patchedByOrder && c.inBaseline() && now.Before(u.Pod.Patched.At.Add(relist)):
+		s := u.awaitKubelet(now, "container "+c.Name+" may still be about to be replaced")
+		s.Until = earliest(s.Until, u.Pod.Patched.At.Add(relist))
+		return s, true
+	}
+	return Step{}, false
+}
+
+// inBaseline reports whether the running container is older than the present swap.
+func (c Container) inBaseline() bool {
+	return c.Now.ID == c.Before.ID || slices.Contains(c.Prior, c.Now.ID)
+}
+
+// awaitKubelet waits for the new containers, bounds the stop of the old ones and gives up at
+// the deadline.
+func (u Update) awaitKubelet(now time.Time, message string) Step {
+	if u.stopStuck(now) {
+		return u.fail(v1alpha1.FailedStopStuck, message+" and did not end when it was killed: the node may have to be rebooted")
+	}
+	s := u.failLate(now, v1alpha1.StageSwapping, v1alpha1.WaitingKubelet, message)
+	s.Until = earliest(s.Until, u.nextStop(now))
+	return s
+}
+
+// old reports whether c still runs what it ran before the latest patch.
+func (c Container) old() bool { return c.Regular && c.Now.Up && c.Now.Hash != c.SpecHash }
+
+func (u Update) stopBy() time.Time { return u.Pod.Patched.At.Add(u.Order.StopTimeout) }
+
+// overdueStop returns the step that kills an old container whose time is over. It needs a live
+// kubelet: a container that is down while kubelet restarts would lose its Pod its devices.
+func (u Update) overdueStop(now time.Time) (Step, bool) {
+	if u.Pod.Patched.At.IsZero() || now.Before(u.stopBy()) || !u.Node.KubeletUp {
+		return Step{}, false
+	}
+	for _, c := range u.Containers {
+		if c.old() && !c.Stopping {
+			return Step{Do: ActStop, Stage: v1alpha1.StageSwapping, ContainerID: c.Now.ID}, true
+		}
+	}
+	return Step{}, false
+}
+
+func (u Update) stopStuck(now time.Time) bool {
+	return !u.Pod.Patched.At.IsZero() && u.Node.KubeletUp && now.After(u.stopBy().Add(killGrace)) &&
+		slices.ContainsFunc(u.Containers, Container.old)
+}
+
+// nextStop returns when overdueStop is worth another look; zero if never.
+func (u Update) nextStop(now time.Time) time.Time {
+	if u.Pod.Patched.At.IsZero() || !slices.ContainsFunc(u.Containers, Container.old) {
+		return time.Time{}
+	}
+	if by := u.stopBy(); now.Before(by) {
+		return by
+	}
+	return now.Add(relist)
+}

@@ -1,0 +1,336 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// An Update is all that a decision about one Pod's update depends on.
+type Update struct {
+	Order      Order
+	Report     Report
+	Pod        Pod
+	Node       Node
+	Drain      Drain
+	Containers []Container
+	// PatchDenied is the API server's message if it refused this attempt's patch for good.
+	PatchDenied string
+	// Stage is the stage that the attempt was last seen at, and Since is since when.
+	Stage v1alpha1.Stage
+	Since time.Time
+}
+
+// An Order is the part of InPlaceUpdate.spec that decisions depend on.
+type Order struct {
+	Token       string
+	Attempt     int64
+	ByHand      bool
+	Permit      v1alpha1.Permit
+	OpenAt      v1alpha1.OpenAt
+	DrainMode   v1alpha1.DrainMode // empty: nothing is drained
+	DrainFor    time.Duration
+	Propagation time.Duration
+	StopTimeout time.Duration
+	Deadline    time.Duration
+	// Want are the names of the containers to change.
+	Want []string
+	// Foreign says why this order may not be followed; empty if it may.
+	Foreign string
+}
+
+// Targets are the containers that the order names.
+func (o Order) Targets() []string { return o.Want }
+
+// A Report is what InPlaceUpdate.status says of the present attempt; zero if it says nothing.
+type Report struct {
+	Attempt int64
+	Stage   v1alpha1.Stage
+	Reason  v1alpha1.Reason
+	Message string
+	Since   time.Time
+	// Superseded is true if an attempt before this one had not ended.
+	Superseded bool
+}
+
+// A Hold is the agent's own hold on the Pod.
+type Hold struct {
+	Token        string
+	LoweredAt    time.Time
+	Acknowledged time.Time
+}
+
+// Placed reports whether the agent holds the Pod, for whichever attempt.
+func (h Hold) Placed() bool { return h.Token != "" }
+
+// A Patch says which attempt patched the Pod's images last, and when.
+type Patch struct {
+	Token string
+	At    time.Time
+}
+
+// A Pod is the state of the Pod in the API.
+type Pod struct {
+	Gone                 bool // or being deleted
+	Failed               bool // its phase is final
+	HasGate              bool
+	GateOpen             bool
+	Hold                 Hold
+	OtherHolders         []string
+	Patched              Patch
+	NotReadyAcknowledged bool
+	// ContainersReady is kubelet's, and only if it is about the containers that run now.
+	ContainersReady bool
+	// Ready is kubelet's, under the same proviso.
+	Ready bool
+	// LabelsDue reports whether the order's labels differ from the Pod's.
+	LabelsDue bool
+	// patchedByOrder is whether Patched belongs to the present attempt.
+	patchedByOrder bool
+}
+
+// PatchedByOrder reports whether the present attempt has patched the Pod.
+func (p Pod) PatchedByOrder() bool { return p.patchedByOrder }
+
+// A Node is the state of what the update depends on besides the Pod.
+type Node struct {
+	RuntimeUp   bool
+	KubeletUp   bool
+	JournalOpen bool
+	// NotNow says why no Pod may be taken out of traffic now; empty if it may.
+	NotNow        v1alpha1.Reason
+	NotNowMessage string
+	NotNowUntil   time.Time
+}
+
+// A Drain is what is known of the requests that the Pod still works on.
+type Drain struct {
+	// Over is true when there is nothing left, or never was.
+	Over bool
+	// Message says how many there are, or why that is not known.
+	Message string
+}
+
+// ProofState says how far the proof of an image is.
+type ProofState string
+
+// The states of a proof.
+const (
+	// ProofUnknown: the runtime did not answer.
+	ProofUnknown ProofState = ""
+	// ProofMissing: the image is not on the node, and nothing is done about it yet.
+	ProofMissing ProofState = "Missing"
+	// ProofPending: it is being pulled, or the pull is to be tried again; see Why.
+	ProofPending ProofState = "Pending"
+	// ProofRefused: it cannot be had or is of no use here; see Why.
+	ProofRefused ProofState = "Refused"
+	// Proved: it is on the node, for this platform, under the id given.
+	Proved ProofState = "Proved"
+)
+
+// A Proof is what is known of one image on this node.
+type Proof struct {
+	State   ProofState
+	ID      string
+	Why     v1alpha1.Reason
+	Message string
+	RetryAt time.Time
+}
+
+// A Container is one container of the Pod: what the spec says, what the order wants and what
+// the runtime runs.
+type Container struct {
+	Name           string
+	Regular        bool
+	PullAlways     bool
+	RestartsAlways bool
+	// SpecImage is the image in the Pod's spec, SpecHash kubelet's hash for it and SpecProof
+	// what the node has of it. Only where the image may be this update's: see Want.
+	SpecImage string
+	SpecHash  string
+	SpecProof Proof
+	// Want is the image that the order asks for; empty for a container that stays as it is.
+	Want      string
+	WantProof Proof
+	// Before is the container of the baseline; its ID is empty if there was none.
+	Before Baseline
+	// Prior are the ids of all baselines since the Pod was last in service.
+	Prior []string
+	// Now is the newest container that the runtime knows; its ID is empty if there is none.
+	Now Running
+	// Crashes and Peer count restarts since the baseline that nobody planned.
+	Crashes int32
+	Peer    int32
+	// Stopping is true while a kill of Now is under way or was just tried.
+	Stopping bool
+}
+
+// A Baseline is what a container was when the Pod was drained.
+type Baseline struct {
+	ID      string
+	ImageID string
+	Image   string
+}
+
+// Running is one container of the runtime.
+type Running struct {
+	ID      string
+	Up      bool
+	Hash    string
+	ImageID string
+}
+
+// swapped reports whether the attempt is past the point of no return.
+func (u Update) swapped() bool {
+	return u.Pod.patchedByOrder || u.reached(v1alpha1.StageSwapping) ||
+		len(u.Order.Want) == 0 && u.Order.Permit.Allows(v1alpha1.PermitServe)
+}
+
+// swapOpen reports whether the Pod is held for a patch that has not been seen through, by this
+// attempt or one before: what runs in it may be no good, so the hold is not given back.
+func (u Update) swapOpen() bool {
+	patched, held := u.Pod.Patched.Token, u.Pod.Hold.Token
+	return patched != "" && held != "" && sameOrder(patched, held) && attemptOf(patched) >= attemptOf(held)
+}
+
+// nothingToSwap reports whether the spec already has every image that is wanted.
+func (u Update) nothingToSwap() bool {
+	return !slices.ContainsFunc(u.Containers, func(c Container) bool { return c.Want != "" && c.Want != c.SpecImage })
+}
+
+// wholeAtSpec reports whether every regular container runs what the spec says.
+func (u Update) wholeAtSpec() bool {
+	return !slices.ContainsFunc(u.Containers, func(c Container) bool {
+		return c.Regular && (!c.Now.Up || c.Now.Hash != c.SpecHash)
+	})
+}
+
+// kubeletBehind reports whether kubelet has not yet acted on a patch of an attempt before.
+func (u Update) kubeletBehind() bool {
+	return u.swapOpen() && slices.ContainsFunc(u.Containers, func(c Container) bool {
+		return c.Regular && c.Now.Up && c.Now.Hash != c.SpecHash
+	})
+}
+
+// reached reports whether the attempt has been reported at stage s or a later one.
+func (u Update) reached(s v1alpha1.Stage) bool { return rank(u.Report.Stage) >= rank(s) }
+
+func rank(s v1alpha1.Stage) int {
+	switch s {
+	case v1alpha1.StagePending:
+		return 0
+	case v1alpha1.StagePreparing:
+		return 1
+	case v1alpha1.StagePrepared:
+		return 2
+	case v1alpha1.StageDraining:
+		return 3
+	case v1alpha1.StageDrained:
+		return 4
+	case v1alpha1.StageSwapping, v1alpha1.StageFailed:
+		return 5
+	case v1alpha1.StageProved:
+		return 6
+	case v1alpha1.StageVerified:
+		return 7
+	case v1alpha1.StageInService, v1alpha1.StageRefused, v1alpha1.StageCancelled:
+		return 8
+	}
+	return -1 // not reported
+}
+
+// drainedReported reports whether the baseline of the present hold is stored.
+func (u Update) drainedReported() bool {
+	return u.Report.Stage == v1alpha1.StageDrained && !u.Report.Since.Before(u.Pod.Hold.LoweredAt)
+}
+
+func (u Update) mustOpen() bool {
+	return u.Pod.Hold.Placed() || u.Pod.LabelsDue || u.Pod.HasGate && !u.Pod.GateOpen && len(u.Pod.OtherHolders) == 0
+}
+
+func (u Update) provedStage() v1alpha1.Stage {
+	if u.Pod.ContainersReady {
+		return v1alpha1.StageVerified
+	}
+	return v1alpha1.StageProved
+}
+
+func (u Update) permitReason(p v1alpha1.Permit) v1alpha1.Reason {
+	if u.Order.Permit.Allows(p) {
+		return ""
+	}
+	return v1alpha1.WaitingPermit
+}
+
+func (u Update) lateReason() v1alpha1.Reason {
+	if u.Report.Stage == v1alpha1.StageFailed || u.Report.Reason == v1alpha1.EndedLateSuccess {
+		return v1alpha1.EndedLateSuccess
+	}
+	return ""
+}
+
+func (u Update) endReason() v1alpha1.Reason {
+	if len(u.Order.Want) == 0 && u.Report.Superseded {
+		return v1alpha1.EndedCancelTooLate
+	}
+	return u.lateReason()
+}
+
+// untouchedEnd is how an attempt ends that patched nothing: an attempt of one's own without
+// containers takes back the one before it.
+func (u Update) untouchedEnd() v1alpha1.Stage {
+	if u.Order.ByHand && u.Report.Superseded {
+		return v1alpha1.StageCancelled
+	}
+	return v1alpha1.StageInService
+}
+
+func (u Update) untouchedReason() v1alpha1.Reason {
+	if u.untouchedEnd() == v1alpha1.StageCancelled {
+		return v1alpha1.EndedCancelled
+	}
+	return ""
+}
+
+// late reports whether the attempt has been at stage s for longer than its deadline.
+func (u Update) late(now time.Time, s v1alpha1.Stage) bool {
+	return u.Stage == s && !now.Before(u.Since.Add(u.Order.Deadline))
+}
+
+func (u Update) deadline(now time.Time, s v1alpha1.Stage) time.Time {
+	if u.Stage == s {
+		return u.Since.Add(u.Order.Deadline)
+	}
+	return now.Add(u.Order.Deadline)
+}
+
+// waitOrRefuse waits at a stage before the patch, until the deadline.
+func (u Update) waitOrRefuse(now time.Time, s v1alpha1.Stage, reason v1alpha1.Reason, message string) Step {
+	if u.late(now, s) {
+		return u.refuse(v1alpha1.RefusedDeadline, string(s)+" took longer than "+u.Order.Deadline.String()+": "+message)
+	}
+	return Step{Stage: s, Reason: reason, Message: message, Until: u.deadline(now, s)}
+}
+
+// failLate waits at a stage after the patch, until the deadline.
+func (u Update) failLate(now time.Time, s v1alpha1.Stage, reason v1alpha1.Reason, message string) Step {
+	if u.Report.Stage == v1alpha1.StageFailed {
+		return u.fail(u.Report.Reason, u.Report.Message)
+	}
+	if u.late(now, s) {
+		return u.fail(v1alpha1.FailedDeadline, string(s)+" took longer than "+u.Order.Deadline.String()+": "+message)
+	}
+	return Step{Stage: s, Reason: reason, Message: message, Until: u.deadline(now, s)}
+}
+
+// earliest returns the earlier of two times; a zero time is none.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func join(words []string) string { return strings.Join(words, ", ") }

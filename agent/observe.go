@@ -1,0 +1,224 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"pitstop.dev/agent/journal"
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cri"
+	"pitstop.dev/readiness"
+)
+
+// A sight is what was read about one Pod in one look.
+type sight struct {
+	key    types.NamespacedName
+	now    time.Time
+	pod    *corev1.Pod             // nil: there is none
+	order  *v1alpha1.InPlaceUpdate // nil: there is none for this Pod
+	token  string
+	track  *track
+	record journal.Record
+	gate   readiness.Gate
+	cri    cri.Pod
+	criErr error
+	drain  readiness.Drain
+}
+
+// look reads the Pod and its order. A Pod that the cache does not have is asked for: what is
+// missing there may only be late.
+func (a *Agent) look(ctx context.Context, key types.NamespacedName) (sight, error) {
+	s := sight{key: key, now: a.cfg.Clock.Now()}
+	order, ordered := a.updates.get(key)
+	pod, found := a.pods.get(key)
+	if !found && ordered {
+		live, err := a.api.pod(ctx, key)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return s, err
+		}
+		pod = live
+	}
+	if pod != nil && pod.Spec.NodeName == a.cfg.NodeName {
+		s.pod = pod
+		s.gate = readiness.GateOf(pod)
+	}
+	if ordered && order.Spec.NodeName == a.cfg.NodeName && order.DeletionTimestamp == nil {
+		s.order = order
+	}
+	return s, nil
+}
+
+// observe returns all that the decision about the order depends on.
+func (a *Agent) observe(ctx context.Context, s *sight) Update {
+	u := Update{Order: orderOf(s.order, s.pod), Report: reportOf(s.order)}
+	s.token = s.order.Token()
+	if s.pod == nil || s.pod.UID != s.order.Spec.PodUID || s.pod.DeletionTimestamp != nil {
+		u.Pod.Gone = true
+		return u
+	}
+	s.track = a.tracks.of(s.key, s.token, s.pod.UID, s.now)
+	s.record = a.keeper.read(ctx, s.pod.UID)
+	u.PatchDenied = s.track.denied
+	u.Stage, u.Since = s.since()
+	a.observeNode(ctx, s, &u)
+	a.observePod(s, &u)
+	for _, c := range s.order.Spec.Containers {
+		u.Order.Want = append(u.Order.Want, c.Name)
+	}
+	a.observeContainers(ctx, s, &u)
+	return u
+}
+
+// observeOrphan is observe for a Pod with a hold of ours whose order is gone.
+func (a *Agent) observeOrphan(ctx context.Context, s *sight) Update {
+	u := Update{Order: Order{StopTimeout: defaultStop, Deadline: time.Hour}}
+	s.token = s.pod.Annotations[v1alpha1.HoldInPlace]
+	u.Pod.Gone = s.pod.DeletionTimestamp != nil
+	s.track = a.tracks.of(s.key, s.token, s.pod.UID, s.now)
+	a.observeNode(ctx, s, &u)
+	a.observePod(s, &u)
+	a.observeContainers(ctx, s, &u)
+	return u
+}
+
+// defaultStop bounds the stop of an old container where no order says otherwise any more.
+const defaultStop = 30 * time.Second
+
+func (a *Agent) observeNode(ctx context.Context, s *sight, u *Update) {
+	s.cri, s.criErr = a.cfg.Runtime.Pod(ctx, string(s.pod.UID))
+	_, journaled := a.keeper.open(ctx)
+	u.Node = Node{RuntimeUp: s.criErr == nil, JournalOpen: journaled}
+	if s.pod.Annotations[v1alpha1.PatchedAt] != "" {
+		u.Node.KubeletUp = a.kubelet.up(ctx)
+	}
+	a.notNow(ctx, s.pod, &u.Node)
+}
+
+func (a *Agent) observePod(s *sight, u *Update) {
+	pod := s.pod
+	u.Pod = Pod{
+		Gone:                 u.Pod.Gone,
+		Failed:               pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded,
+		HasGate:              readiness.HasGate(pod),
+		GateOpen:             s.gate.Open,
+		Patched:              patchOf(pod),
+		NotReadyAcknowledged: readiness.Acknowledged(pod),
+		Hold:                 Hold{Token: pod.Annotations[v1alpha1.HoldInPlace]},
+	}
+	if s.gate.Token != "" && s.gate.Token == u.Pod.Hold.Token {
+		u.Pod.Hold.LoweredAt, u.Pod.Hold.Acknowledged = s.gate.LoweredAt, s.gate.AcknowledgedAt
+		s.track.acked = s.gate.AcknowledgedAt
+	}
+	for _, h := range readiness.Holds(pod) {
+		if v1alpha1.HoldPrefix+h.Holder != v1alpha1.HoldInPlace {
+			u.Pod.OtherHolders = append(u.Pod.OtherHolders, h.Holder)
+		}
+	}
+	current := statusIsCurrent(pod, s.cri)
+	u.Pod.ContainersReady = current && readiness.ContainersReady(pod)
+	u.Pod.Ready = current && readiness.Ready(pod)
+	if u.Pod.ContainersReady && s.track.ready.IsZero() {
+		s.track.ready = s.now
+	} else if !u.Pod.ContainersReady {
+		s.track.ready = time.Time{}
+	}
+	if s.order != nil {
+		u.Pod.patchedByOrder = u.Pod.Patched.Token == s.token
+		u.Pod.LabelsDue = labelsDue(s.order, pod)
+		u.Drain, s.drain = a.drains.state(s.token, pod)
+	}
+}
+
+// since returns where the attempt was last seen to stand, and since when.
+func (s *sight) since() (v1alpha1.Stage, time.Time) {
+	st := s.order.Status
+	if s.track.stage == "" && st.Attempt == s.order.Spec.Attempt && st.StageSince != nil {
+		s.track.stage, s.track.since = st.Stage, st.StageSince.Time
+	}
+	return s.track.stage, s.track.since
+}
+
+// statusIsCurrent reports whether kubelet's status is about the containers that run now. While
+// it is about those before, their readiness says nothing.
+func statusIsCurrent(pod *corev1.Pod, seen cri.Pod) bool {
+	for _, c := range pod.Spec.Containers {
+		i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
+		now, ok := seen.Newest(c.Name)
+		if i < 0 || !ok || bareID(pod.Status.ContainerStatuses[i].ContainerID) != now.ID {
+			return false
+		}
+	}
+	return true
+}
+
+func orderOf(o *v1alpha1.InPlaceUpdate, pod *corev1.Pod) Order {
+	out := Order{
+		Token: o.Token(), Attempt: o.Spec.Attempt, ByHand: o.ByHand(),
+		Permit: o.Spec.Permit, OpenAt: o.Spec.OpenAt,
+		Propagation: o.Spec.Propagation(), StopTimeout: o.Spec.StopTimeout(), Deadline: o.Spec.ProgressDeadline(),
+	}
+	if d := o.Spec.Drain; d != nil {
+		out.DrainMode, out.DrainFor = d.Mode, d.Timeout()
+	}
+	if pod != nil {
+		out.Foreign = foreign(o, pod)
+	}
+	return out
+}
+
+// foreign says why the order is not one that may be followed.
+func foreign(o *v1alpha1.InPlaceUpdate, pod *corev1.Pod) string {
+	var group types.UID
+	for _, ref := range pod.OwnerReferences {
+		if ref.Kind == "ServingGroup" && sameGroup(ref.APIVersion) {
+			group = ref.UID
+		}
+	}
+	owned := slices.ContainsFunc(o.OwnerReferences, func(r ownerReference) bool { return r.Kind == "Pod" && r.UID == pod.UID })
+	switch {
+	case group != o.Spec.ServingGroupUID && group != "":
+		return "the Pod belongs to a ServingGroup, whose controller alone gives orders for it: change the ModelServing instead"
+	case group != o.Spec.ServingGroupUID:
+		return "servingGroupUID is set and the Pod belongs to no ServingGroup"
+	case !owned && o.ByHand():
+		return "the order is not owned by its Pod: use kubectl pitstop update, or set the owner reference"
+	}
+	return ""
+}
+
+func reportOf(o *v1alpha1.InPlaceUpdate) Report {
+	st := o.Status
+	if st.Attempt != o.Spec.Attempt {
+		return Report{Superseded: st.Attempt != 0 && !st.Stage.Ended()}
+	}
+	r := Report{Attempt: st.Attempt, Stage: st.Stage, Reason: st.Reason, Message: st.Message}
+	if st.StageSince != nil {
+		r.Since = st.StageSince.Time
+	}
+	return r
+}
+
+func labelsOf(o *v1alpha1.InPlaceUpdate) map[string]string {
+	labels := make(map[string]string, len(o.Spec.Labels)+1)
+	for k, v := range o.Spec.Labels {
+		labels[k] = string(v)
+	}
+	if o.Spec.Revision != "" {
+		labels[v1alpha1.LabelRevision] = o.Spec.Revision
+	}
+	return labels
+}
+
+func labelsDue(o *v1alpha1.InPlaceUpdate, pod *corev1.Pod) bool {
+	for k, want := range labelsOf(o) {
+		if got, ok := pod.Labels[k]; got != want || ok != (want != "") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,189 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"pitstop.dev/agent/journal"
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cri"
+	"pitstop.dev/readiness"
+)
+
+const (
+	// maxSteps bounds the steps of one turn, so that one Pod never keeps a worker.
+	maxSteps = 12
+	// reportAfter is how long a stage or reason lasts before it is reported, where no one waits
+	// for the report.
+	reportAfter = 5 * time.Second
+	// refreshEvery is the time between two reports of the same wait with another message.
+	refreshEvery = 10 * time.Second
+)
+
+// errLookAgain reports that what was read is outdated: the next look reads anew.
+var errLookAgain = errors.New("what was read is outdated")
+
+// reconcile takes one Pod as far as it goes now, and returns when it is to be looked at again
+// at the latest; zero if only when something changes.
+func (a *Agent) reconcile(ctx context.Context, key types.NamespacedName) (time.Time, error) {
+	for range maxSteps {
+		s, err := a.look(ctx, key)
+		if err != nil {
+			return time.Time{}, err
+		}
+		step, moved, err := a.turn(ctx, &s)
+		a.setPace()
+		if err != nil {
+			return time.Time{}, a.outdated(&s, err)
+		}
+		if !moved {
+			a.count(ctx, &s)
+			return step.Until, a.syncGate(ctx, &s)
+		}
+	}
+	return a.cfg.Clock.Now(), nil
+}
+
+// turn decides one step and takes it. moved reports whether there may be another one now.
+func (a *Agent) turn(ctx context.Context, s *sight) (step Step, moved bool, err error) {
+	switch {
+	case s.order != nil:
+		u := a.observe(ctx, s)
+		step = Next(u, s.now)
+		moved, err = a.take(ctx, s, u, step)
+		if err == nil && !moved && step.Do != ActDone {
+			step, err = a.reportWait(ctx, s, u, step)
+		}
+	case s.pod != nil && s.pod.Annotations[v1alpha1.HoldInPlace] != "" && !ofServingGroup(s.pod):
+		u := a.observeOrphan(ctx, s)
+		step = FinishOrphan(u, s.now)
+		moved, err = a.take(ctx, s, u, step)
+	default:
+		a.end(ctx, s, "OrderGone")
+	}
+	return step, moved, err
+}
+
+// outdated turns errors that only say that the cache is late into errLookAgain.
+func (a *Agent) outdated(s *sight, err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		if s.pod != nil {
+			a.pods.forget(s.pod)
+		}
+		if s.order != nil {
+			a.updates.forget(s.order)
+		}
+		return errLookAgain
+	case apierrors.IsConflict(err), errors.Is(err, journal.ErrSuperseded):
+		return errLookAgain
+	}
+	return err
+}
+
+// take carries out one step. moved reports whether the world is another one now.
+func (a *Agent) take(ctx context.Context, s *sight, u Update, step Step) (moved bool, err error) {
+	log := logr.FromContextOrDiscard(ctx).V(1)
+	if step.Do != ActNone && step.Do != ActDone {
+		log.Info("step", "do", step.Do, "stage", step.Stage, "attempt", u.Order.Attempt, "reason", step.Reason)
+	}
+	a.moveTrack(s, step)
+	switch step.Do {
+	case ActNone:
+		if step.Reason == v1alpha1.WaitingDrain {
+			a.drains.follow(ctx, s.token, s.pod, a.wake(s.key))
+		}
+		return false, nil
+	case ActDone:
+		a.end(ctx, s, string(step.Stage))
+		return false, nil
+	case ActReport:
+		return true, a.report(ctx, s, u, step)
+	case ActPull:
+		return a.pull(ctx, s, step)
+	case ActHold:
+		return a.hold(ctx, s, u)
+	case ActAcknowledge:
+		return true, a.acknowledge(ctx, s, u)
+	case ActPatch:
+		return true, a.patch(ctx, s)
+	case ActStop:
+		a.hint(ctx, s, journal.Action{Kind: journal.Stop, Subject: step.ContainerID})
+		a.stops.kill(ctx, step.ContainerID, a.wake(s.key))
+		return true, nil
+	case ActOpen:
+		return true, a.open(ctx, s)
+	}
+	return false, fmt.Errorf("unknown action %q", step.Do)
+}
+
+// moveTrack notes since when the attempt stands where the step says.
+func (a *Agent) moveTrack(s *sight, step Step) {
+	if s.track == nil || step.Stage == "" || s.track.stage == step.Stage {
+		return
+	}
+	if s.track.stage != "" && !s.track.since.IsZero() {
+		a.metrics.observeStage(s.track.stage, s.now.Sub(s.track.since))
+	}
+	s.track.stage, s.track.since = step.Stage, s.now
+}
+
+// wake returns a function that has the Pod looked at again.
+func (a *Agent) wake(key types.NamespacedName) func() { return func() { a.queue.Add(key) } }
+
+// setPace relists the runtime more often while an update is open.
+func (a *Agent) setPace() {
+	pace := cri.Idle
+	if len(a.tracks.busy()) > 0 {
+		pace = cri.Busy
+	}
+	a.feed.SetPace(pace)
+}
+
+// end drops what is kept for an attempt that is over.
+func (a *Agent) end(ctx context.Context, s *sight, outcome string) {
+	a.tracks.drop(s.key)
+	if s.order != nil {
+		a.images.forget(func(token string) bool { return sameOrder(token, s.order.Token()) })
+	}
+	switch {
+	case s.pod == nil:
+		return
+	case s.record.Seq == 0:
+		s.record = a.keeper.read(ctx, s.pod.UID)
+	}
+	a.drains.stop(s.pod.UID)
+	if s.record.Seq != 0 && s.record.Open() {
+		err := a.keeper.with(ctx, func(j *journal.Journal) error { return j.End(s.record.Attempt, outcome) })
+		if err != nil {
+			logr.FromContextOrDiscard(ctx).V(1).Info("end is not on record", "cause", err.Error())
+		}
+	}
+}
+
+// syncGate makes the gate of the Pod agree with its holds, whoever set them.
+func (a *Agent) syncGate(ctx context.Context, s *sight) error {
+	if s.pod == nil {
+		return nil
+	}
+	pod, ok := a.pods.get(s.key)
+	if !ok || pod.UID != s.pod.UID {
+		return nil
+	}
+	data, needed := readiness.Sync(pod, s.now)
+	if !needed {
+		return nil
+	}
+	out, err := a.api.patchPodStatus(ctx, pod, data)
+	if err != nil {
+		return a.outdated(s, fmt.Errorf("gate: %w", err))
+	}
+	a.pods.wrote(out)
+	return nil
+}

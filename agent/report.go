@@ -1,0 +1,289 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"pitstop.dev/agent/journal"
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cri"
+)
+
+// report writes the step's stage, with all that is known by now, to the order's status.
+func (a *Agent) report(ctx context.Context, s *sight, u Update, step Step) error {
+	status := a.status(s, u, step)
+	if step.Stage == v1alpha1.StageDrained {
+		a.recordBaseline(ctx, s, status)
+	}
+	if err := a.write(ctx, s, status); err != nil {
+		return err
+	}
+	a.announce(ctx, s, step)
+	return nil
+}
+
+func (a *Agent) write(ctx context.Context, s *sight, status v1alpha1.InPlaceUpdateStatus) error {
+	order := s.order.DeepCopy()
+	order.Status = status
+	out, err := a.api.report(ctx, order)
+	if err != nil {
+		return err
+	}
+	a.updates.wrote(out)
+	return nil
+}
+
+// reportWait reports a wait that lasts, and returns the step with the time of the next report.
+func (a *Agent) reportWait(ctx context.Context, s *sight, u Update, step Step) (Step, error) {
+	if s.track == nil {
+		return step, nil
+	}
+	st := s.order.Status
+	same := st.Attempt == s.order.Spec.Attempt && st.Stage == step.Stage && st.Reason == step.Reason
+	due := s.track.since.Add(reportAfter)
+	if same && st.Message == step.Message {
+		return step, nil
+	}
+	if same || !s.track.reported.IsZero() {
+		due = latest(due, s.track.reported.Add(refreshEvery))
+	}
+	if s.now.Before(due) {
+		step.Until = earliest(step.Until, due)
+		return step, nil
+	}
+	s.track.reported = s.now
+	return step, a.write(ctx, s, a.status(s, u, step))
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// status is the report on the attempt as it stands.
+func (a *Agent) status(s *sight, u Update, step Step) v1alpha1.InPlaceUpdateStatus {
+	var st v1alpha1.InPlaceUpdateStatus
+	if s.order.Status.Attempt == s.order.Spec.Attempt {
+		st = *s.order.Status.DeepCopy()
+	}
+	st.Attempt, st.Reason, st.Message = s.order.Spec.Attempt, step.Reason, truncate(step.Message)
+	if st.Stage != step.Stage {
+		since := s.now
+		if s.track != nil && step.Do == ActNone {
+			since = s.track.since
+		}
+		st.Stage, st.StageSince = step.Stage, &metav1.MicroTime{Time: since}
+	}
+	if s.pod != nil && !u.Pod.Gone {
+		a.fillContainers(s, u, step, &st)
+		a.fillTimings(s, u, step, &st)
+	}
+	fillConditions(s, step, &st)
+	return st
+}
+
+func truncate(text string) string {
+	if len(text) > 1000 {
+		return text[:1000] + "..."
+	}
+	return text
+}
+
+// fillContainers writes the baseline at Drained, and what came of it later.
+func (a *Agent) fillContainers(s *sight, u Update, step Step, st *v1alpha1.InPlaceUpdateStatus) {
+	if step.Stage == v1alpha1.StageDrained && step.Do == ActReport {
+		st.Containers = nil
+		for _, c := range s.pod.Spec.Containers {
+			st.Containers = append(st.Containers, v1alpha1.ContainerReport{Name: c.Name, Before: stateOf(s, c)})
+		}
+		st.RequestsCut = s.cut(u)
+		return
+	}
+	if rank(step.Stage) < rank(v1alpha1.StageSwapping) || !u.Node.RuntimeUp || !u.Pod.patchedByOrder {
+		return
+	}
+	for i := range st.Containers {
+		r := &st.Containers[i]
+		j := slices.IndexFunc(u.Containers, func(c Container) bool { return c.Name == r.Name })
+		if j < 0 {
+			continue
+		}
+		c := u.Containers[j]
+		r.Crashes, r.Peer = c.Crashes, c.Peer
+		if r.Before == nil || c.Now.Hash == c.SpecHash {
+			r.After = stateOf(s, s.pod.Spec.Containers[j])
+		}
+		if r.Before != nil && r.Before.Image != c.SpecImage && c.Now.Hash == c.SpecHash && c.Now.ID != r.Before.ContainerID {
+			r.Planned = 1
+		}
+	}
+}
+
+// cut is how many requests the end of the drain cuts, nil if none or unknown.
+func (s *sight) cut(u Update) *int64 {
+	if u.Order.DrainMode != v1alpha1.DrainEngineMetrics || u.Drain.Over || !s.drain.Known {
+		return nil
+	}
+	n := s.drain.Last.Running + s.drain.Last.Waiting
+	return &n
+}
+
+func stateOf(s *sight, c corev1.Container) *v1alpha1.ContainerState {
+	now, ok := s.cri.Newest(c.Name)
+	if !ok {
+		return &v1alpha1.ContainerState{Image: c.Image}
+	}
+	return &v1alpha1.ContainerState{
+		Image: c.Image, ImageID: now.ImageID, ContainerID: now.ID,
+		RestartCount: int32(now.RestartCount), //nolint:gosec // kubelet's count is small
+	}
+}
+
+func (a *Agent) recordBaseline(ctx context.Context, s *sight, st v1alpha1.InPlaceUpdateStatus) {
+	var before []journal.Baseline
+	for _, c := range st.Containers {
+		now, _ := s.cri.Newest(c.Name)
+		before = append(before, journal.Baseline{
+			Container: c.Name, ContainerID: c.Before.ContainerID, ImageID: c.Before.ImageID,
+			Hash: now.Hash, RestartCount: c.Before.RestartCount,
+		})
+	}
+	if err := a.keeper.with(ctx, func(j *journal.Journal) error { return j.Baseline(s.attempt(), before) }); err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("baseline is not on record", "cause", err.Error())
+	}
+}
+
+// fillTimings writes the durations that are known at this stage.
+func (a *Agent) fillTimings(s *sight, u Update, step Step, st *v1alpha1.InPlaceUpdateStatus) {
+	if st.Timings == nil {
+		st.Timings = &v1alpha1.Timings{}
+	}
+	t := st.Timings
+	switch step.Stage {
+	case v1alpha1.StagePrepared:
+		setOnce(&t.Prepare, s.now.Sub(s.track.seen))
+	case v1alpha1.StageDrained:
+		if u.Order.DrainMode != "" && !s.track.acked.IsZero() {
+			t.Drain = millis(s.now.Sub(s.track.acked.Add(u.Order.Propagation)))
+		}
+	}
+	if !u.Pod.patchedByOrder || rank(step.Stage) < rank(v1alpha1.StageSwapping) {
+		return
+	}
+	stopped, started := swapTimes(s, st.Containers)
+	if !stopped.IsZero() {
+		setOnce(&t.Stop, stopped.Sub(u.Pod.Patched.At))
+	}
+	if !stopped.IsZero() && !started.IsZero() {
+		t.Start = millis(started.Sub(stopped))
+	}
+	if !started.IsZero() && !s.track.ready.IsZero() {
+		setOnce(&t.Load, s.track.ready.Sub(started))
+	}
+	if acked := s.ackedAt(); step.Stage == v1alpha1.StageInService && !acked.IsZero() {
+		t.OutOfService = millis(s.now.Sub(acked))
+	}
+}
+
+// ackedAt is when the Pod went out of traffic. The gate's message has it until the gate opens;
+// after that this process remembers it, or the journal.
+func (s *sight) ackedAt() time.Time {
+	if !s.track.acked.IsZero() {
+		return s.track.acked
+	}
+	if step, ok := s.record.Step(journal.Action{Kind: journal.Hold}); ok {
+		return step.Ended
+	}
+	return time.Time{}
+}
+
+// swapTimes returns when the last old container ended and when the last new one started.
+func swapTimes(s *sight, reports []v1alpha1.ContainerReport) (stopped, started time.Time) {
+	for _, r := range reports {
+		if r.Before == nil || r.Planned == 0 {
+			continue
+		}
+		for _, c := range s.cri.Containers {
+			switch {
+			case c.ID == r.Before.ContainerID && c.State == cri.Exited:
+				stopped = latest(stopped, c.FinishedAt)
+			case r.After != nil && c.ID == r.After.ContainerID:
+				started = latest(started, c.StartedAt)
+			}
+		}
+	}
+	return stopped, started
+}
+
+func millis(d time.Duration) *int64 {
+	ms := max(0, d.Milliseconds())
+	return &ms
+}
+
+func setOnce(to **int64, d time.Duration) {
+	if *to == nil {
+		*to = millis(d)
+	}
+}
+
+func fillConditions(s *sight, step Step, st *v1alpha1.InPlaceUpdateStatus) {
+	complete := metav1.Condition{
+		Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: string(step.Stage),
+		Message: st.Message, ObservedGeneration: s.order.Generation,
+	}
+	if step.Stage == v1alpha1.StageInService {
+		complete.Status = metav1.ConditionTrue
+	}
+	if step.Reason != "" {
+		complete.Reason = string(step.Reason)
+	}
+	meta.SetStatusCondition(&st.Conditions, complete)
+	if s.pod == nil || rank(step.Stage) < rank(v1alpha1.StageSwapping) || st.Timings == nil || st.Timings.Stop == nil {
+		return
+	}
+	kept := metav1.Condition{
+		Type: v1alpha1.ConditionPlacementKept, Status: metav1.ConditionTrue, Reason: "SandboxKept",
+		Message: "the Pod kept its sandbox and its IP address", ObservedGeneration: s.order.Generation,
+	}
+	if n := sandboxesSince(s); n > 0 {
+		kept.Status, kept.Reason = metav1.ConditionFalse, "SandboxRebuilt"
+		kept.Message = fmt.Sprintf("the Pod's sandbox was rebuilt during the update: its IP address is now %s", s.pod.Status.PodIP)
+	}
+	meta.SetStatusCondition(&st.Conditions, kept)
+}
+
+// sandboxesSince counts the sandboxes made since the images were patched.
+func sandboxesSince(s *sight) int {
+	at, n := patchOf(s.pod).At, 0
+	for _, b := range s.cri.Sandboxes {
+		if !at.IsZero() && b.CreatedAt.After(at) {
+			n++
+		}
+	}
+	return n
+}
+
+// announce tells people and metrics of a stage that was reported.
+func (a *Agent) announce(ctx context.Context, s *sight, step Step) {
+	log := logr.FromContextOrDiscard(ctx)
+	log.Info("update "+string(step.Stage), "attempt", s.order.Spec.Attempt, "stage", step.Stage, "reason", step.Reason, "message", step.Message)
+	kind := corev1.EventTypeNormal
+	switch step.Stage {
+	case v1alpha1.StageInService, v1alpha1.StageCancelled:
+	case v1alpha1.StageRefused, v1alpha1.StageFailed:
+		kind = corev1.EventTypeWarning
+	default:
+		return
+	}
+	a.metrics.countEnd(step.Stage, step.Reason)
+	a.events.note(s, kind, "InPlaceUpdate"+string(step.Stage), string(step.Reason)+" "+step.Message)
+}
