@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -180,15 +179,4 @@ func awaitReady(ctx context.Context, c *rest.Config) error {
 	return await.Until(ctx, apiServer, apiLimit, func(ctx context.Context) error {
 		return get(ctx, c, "/readyz", nil)
 	})
-}
-
-// statusError is an answer other than 200.
-type statusError struct {
-	path, body string
-	code       int
-}
-
-// Error names the path and what the server said.
-func (e statusError) Error() string {
-	return fmt.Sprintf("get %s: %s: %s", e.path, http.StatusText(e.code), e.body)
 }

@@ -21,8 +21,6 @@ import (
 // pauseImage is the repository and tag of the image of every Pod's first process.
 const pauseImage = "pause:lab"
 
-func (l *Lab) pauseRef() string { return l.Registry().Ref(pauseImage) }
-
 // pushPause builds and stores the pause image.
 func pushPause(ctx context.Context, set binaries.Set, r *registry.Control) error {
 	binary, err := os.ReadFile(set.Path("pause"))

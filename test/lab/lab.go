@@ -140,6 +140,12 @@ func (l *Lab) Nodes() []Node {
 // RESTConfig returns the access of the administrator, in the group system:masters.
 func (l *Lab) RESTConfig() *rest.Config { return l.access(admin) }
 
+// ServiceAccount returns the access of an existing service account, by a token like those
+// that Pods get.
+func (l *Lab) ServiceAccount(ctx context.Context, a Account) (*rest.Config, error) {
+	return a.access(ctx, l.RESTConfig())
+}
+
 // KubeconfigPath is the file with the same access, for kubectl.
 func (l *Lab) KubeconfigPath() string { return filepath.Join(l.config.StateDir, "kubeconfig") }
 

@@ -25,7 +25,7 @@ func registrySpec(set binaries.Set, r *registry.Control, dir string) process.Spe
 }
 
 // startRegistry starts a registry and waits until it serves.
-func startRegistry(ctx context.Context, g process.Group, set binaries.Set, r *registry.Control, dir string) error {
+func startRegistry(ctx context.Context, g programs, set binaries.Set, r *registry.Control, dir string) error {
 	if err := cleanRegistry(dir); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func cleanRegistry(dir string) error {
 	return errors.Join(os.RemoveAll(blobs), os.MkdirAll(blobs, 0o755))
 }
 
-func awaitRegistry(ctx context.Context, g process.Group, r *registry.Control) error {
+func awaitRegistry(ctx context.Context, g programs, r *registry.Control) error {
 	err := await.Until(ctx, "the registry", registryLimit, func(ctx context.Context) error {
 		_, err := r.Settings(ctx)
 		return err

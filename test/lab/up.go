@@ -108,17 +108,6 @@ func prepare(ctx context.Context, c Config, set binaries.Set) (*Lab, error) {
 	return newLab(c, set, s), s.write(c.StateDir)
 }
 
-// absent lists the folders that a node's mounts need and this machine lacks.
-func absent() []string {
-	var dirs []string
-	for at := range mounts() {
-		if _, err := os.Stat(at); errors.Is(err, fs.ErrNotExist) {
-			dirs = append(dirs, at)
-		}
-	}
-	return dirs
-}
-
 // start starts what does not run and waits for all of it.
 func (l *Lab) start(ctx context.Context) error {
 	if err := l.writeConfig(); err != nil {
@@ -215,6 +204,8 @@ func (l *Lab) clients() []process.Spec {
 			"--use-service-account-credentials=true",
 			"--leader-elect=false",
 			"--secure-port=0",
+			"--kube-api-qps=500",
+			"--kube-api-burst=1000",
 			"--v=1",
 		}},
 		{Name: kubeScheduler, Args: []string{
@@ -222,6 +213,8 @@ func (l *Lab) clients() []process.Spec {
 			"--kubeconfig=" + l.userConfig(scheduler),
 			"--leader-elect=false",
 			"--secure-port=0",
+			"--kube-api-qps=500",
+			"--kube-api-burst=1000",
 			"--v=1",
 		}},
 		{Name: kubeProxy, Args: []string{

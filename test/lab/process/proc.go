@@ -65,25 +65,44 @@ func startTime(stat string) (uint64, error) {
 
 // marked finds the processes whose environment carries mark.
 func marked(mark string) []Record {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
 	var found []Record
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		r, err := identify("", pid)
-		if err == nil && hasMark(pid, mark) {
+	for _, r := range processes() {
+		if environ(r.PID)[MarkVariable] == mark {
 			found = append(found, r)
 		}
 	}
 	return found
 }
 
-func hasMark(pid int, mark string) bool {
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	return err == nil && strings.Contains("\x00"+string(env), "\x00"+MarkVariable+"="+mark+"\x00")
+// processes lists all processes but this one.
+func processes() []Record {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var all []Record
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		if r, err := identify("", pid); err == nil {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// environ reads the environment with which a process started; nil if it is not readable.
+func environ(pid int) map[string]string {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return nil
+	}
+	env := map[string]string{}
+	for _, entry := range strings.Split(string(data), "\x00") {
+		name, value, _ := strings.Cut(entry, "=")
+		env[name] = value
+	}
+	return env
 }

@@ -66,8 +66,7 @@ func (g Group) Start(ctx context.Context, s Spec) (Record, error) {
 	}
 	args := append([]string{"-c", daemon, g.Log(s.Name)}, s.Args...)
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", args...)
-	cmd.Env = append(cmd.Environ(), MarkVariable+"="+g.Mark())
-	cmd.Env = append(cmd.Env, s.Env...)
+	cmd.Env = g.environment(cmd, s)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	out, err := cmd.Output()
 	if err != nil {
@@ -82,6 +81,11 @@ func (g Group) Start(ctx context.Context, s Spec) (Record, error) {
 		return Record{}, fmt.Errorf("start %s: ended at once: %w", s.Name, errors.Join(err, errors.New(g.Tail(s.Name))))
 	}
 	return r, g.write(r)
+}
+
+// environment is the caller's, with what s adds and the mark.
+func (g Group) environment(cmd *exec.Cmd, s Spec) []string {
+	return append(append(cmd.Environ(), s.Env...), MarkVariable+"="+g.Mark())
 }
 
 func (g Group) mkdirs() error {

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -13,9 +14,19 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// get reads one object from the API server into into, unless that is nil. It leaves no
-// connection open, so that a test finds no goroutine of it.
+// An apiCall is one call to an API server. It leaves no connection open, so that a test
+// finds no goroutine of it.
+type apiCall struct {
+	method, path string
+	body         io.Reader
+}
+
+// get reads one object from the API server into into, unless that is nil.
 func get(ctx context.Context, c *rest.Config, path string, into any) error {
+	return apiCall{method: http.MethodGet, path: path}.do(ctx, c, into)
+}
+
+func (a apiCall) do(ctx context.Context, c *rest.Config, into any) error {
 	ca, err := os.ReadFile(c.CAFile)
 	if err != nil {
 		return err
@@ -24,11 +35,12 @@ func get(ctx context.Context, c *rest.Config, path string, into any) error {
 	roots.AppendCertsFromPEM(ca)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
 	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Host+path, nil)
+	req, err := http.NewRequestWithContext(ctx, a.method, c.Host+a.path, a.body)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Authorization", "Bearer "+c.BearerToken)
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
@@ -38,8 +50,8 @@ func get(ctx context.Context, c *rest.Config, path string, into any) error {
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode != http.StatusOK {
-		return statusError{path: path, body: string(data), code: resp.StatusCode}
+	if resp.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%s %s: %s: %s", a.method, a.path, resp.Status, data)
 	}
 	if into == nil {
 		return nil
