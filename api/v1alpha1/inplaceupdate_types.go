@@ -132,7 +132,7 @@ type InPlaceUpdate struct {
 // +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || (has(self.drain) == has(oldSelf.drain) && (!has(self.drain) || self.drain == oldSelf.drain))",message="drain may change only with a higher attempt",fieldPath=".drain"
 // +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || self.openAt == oldSelf.openAt",message="openAt may change only with a higher attempt",fieldPath=".openAt"
 // +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || (self.propagationSeconds == oldSelf.propagationSeconds && self.stopTimeoutSeconds == oldSelf.stopTimeoutSeconds && self.progressDeadlineSeconds == oldSelf.progressDeadlineSeconds)",message="propagationSeconds, stopTimeoutSeconds and progressDeadlineSeconds may change only with a higher attempt"
-// +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || ['Prepare', 'Drain', 'Swap', 'Serve'].indexOf(self.permit) >= ['Prepare', 'Drain', 'Swap', 'Serve'].indexOf(oldSelf.permit)",message="permit only rises within an attempt (Prepare, Drain, Swap, Serve): to go back, raise attempt",fieldPath=".permit"
+// +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || {'Prepare': 0, 'Drain': 1, 'Swap': 2, 'Serve': 3}[self.permit] >= {'Prepare': 0, 'Drain': 1, 'Swap': 2, 'Serve': 3}[oldSelf.permit]",message="permit only rises within an attempt (Prepare, Drain, Swap, Serve): to go back, raise attempt",fieldPath=".permit"
 type InPlaceUpdateSpec struct {
 	// podUID is the UID of the Pod that this order is about. Immutable. The agent ignores an
 	// order whose podUID is not that of the live Pod.

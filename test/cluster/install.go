@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// System is the namespace of the agent.
+	System = "pitstop-system"
+	// DaemonSet is the name of the agent's DaemonSet.
+	DaemonSet = "pitstop-agent"
+)
+
+func (c *Cluster) pushAgent(ctx context.Context) error {
+	img, err := c.Builder.Agent(ctx, "dev")
+	if err != nil {
+		return err
+	}
+	_, err = c.PushAs(ctx, "pitstop-agent:dev", img)
+	return err
+}
+
+// AgentImage is the reference of the agent's image by its digest, so that another build is
+// another image.
+func (c *Cluster) AgentImage(ctx context.Context) (string, error) {
+	img, err := c.Builder.Agent(ctx, "dev")
+	if err != nil {
+		return "", err
+	}
+	digest, err := img.Digest()
+	if err != nil {
+		return "", fmt.Errorf("digest of the agent's image: %w", err)
+	}
+	return c.Registry().Ref("pitstop-agent@" + digest.String()), nil
+}
+
+// install applies the manifests of deploy with the lab's image, and waits for the agents.
+func (c *Cluster) install(ctx context.Context) error {
+	image, err := c.AgentImage(ctx)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp(c.root, ".install-")
+	if err != nil {
+		return fmt.Errorf("overlay: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay(image)), 0o600); err != nil {
+		return fmt.Errorf("overlay: %w", err)
+	}
+	if out, err := c.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
+		return fmt.Errorf("install the agent: %w: %s", err, out)
+	}
+	return c.WaitAgents(ctx)
+}
+
+func overlay(image string) string {
+	return fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [../deploy/base]
+patches:
+- target: {kind: DaemonSet, name: %s}
+  patch: |
+    - {op: replace, path: /spec/template/spec/containers/0/image, value: %q}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--v=1"}
+`, DaemonSet, image)
+}
+
+// WaitAgents returns when the agent of this generation is ready on every node.
+func (c *Cluster) WaitAgents(ctx context.Context) error {
+	var last *appsv1.DaemonSet
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		ds, err := c.Core.AppsV1().DaemonSets(System).Get(ctx, DaemonSet, metav1.GetOptions{})
+		if err != nil {
+			return false, nil //nolint:nilerr // it is being made
+		}
+		last = ds
+		s := ds.Status
+		return s.ObservedGeneration == ds.Generation && s.DesiredNumberScheduled == int32(len(c.Nodes())) && //nolint:gosec // few nodes
+			s.UpdatedNumberScheduled == s.DesiredNumberScheduled && s.NumberReady == s.DesiredNumberScheduled, nil
+	})
+	if err != nil && last != nil {
+		return fmt.Errorf("agents are not ready: %d of %d: %w", last.Status.NumberReady, last.Status.DesiredNumberScheduled, err)
+	}
+	return err
+}
