@@ -57,7 +57,7 @@ func operatorPatch(pod *corev1.Pod, holder string, value *string) ([]byte, error
 	case v1alpha1.HoldInPlace, v1alpha1.HoldUnit, v1alpha1.HoldDevice, v1alpha1.HoldGPUHealth:
 		return nil, fmt.Errorf("hold of %q: %w", holder, ErrReserved)
 	}
-	if errs := validation.IsQualifiedName(key); holder == "" || len(errs) > 0 {
+	if errs := validation.IsQualifiedName(key); len(errs) > 0 {
 		return nil, fmt.Errorf("hold of %q: %w: %s", holder, ErrHolder, strings.Join(errs, "; "))
 	}
 	p, err := patchOf(pod)

@@ -193,8 +193,6 @@ func TestRequestsAreUnknown(t *testing.T) {
 }
 
 func TestScrapeAsksOnlyThePod(t *testing.T) {
-	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
-	t.Setenv("http_proxy", "http://127.0.0.1:1")
 	var path, accept string
 	pod := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
@@ -204,9 +202,14 @@ func TestScrapeAsksOnlyThePod(t *testing.T) {
 		path, accept = r.URL.Path, r.Header.Get("Accept")
 		page("vllm:num_requests_running 1\nvllm:num_requests_waiting 0\n")(w, r)
 	})
-	got, err := newScraper(t, Config{}).Requests(t.Context(), pod)
+	scraper := newScraper(t, Config{})
+	got, err := scraper.Requests(t.Context(), pod)
 	if err != nil || got.Running != 1 {
 		t.Errorf("%+v, %v", got, err)
+	}
+	// Net/http never asks a proxy for loopback, so that a request could not show it.
+	if scraper.client.Transport.(*http.Transport).Proxy != nil {
+		t.Error("a proxy may come in between")
 	}
 	equal(t, "path", "/metrics/", path)
 	equal(t, "accept", "text/plain;version=0.0.4", accept)
