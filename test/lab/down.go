@@ -32,15 +32,15 @@ func Down(ctx context.Context, c Config) error {
 }
 
 func down(ctx context.Context, c Config) error {
-	if _, err := os.Stat(c.StateDir); errors.Is(err, fs.ErrNotExist) {
-		return nil
+	g := process.Group{Dir: c.StateDir}
+	_, err := os.Stat(c.StateDir)
+	present := err == nil || len(g.Marked()) > 0
+	if err := endAll(ctx, g, cgroupOf(c.StateDir)); err != nil || !present {
+		return err
 	}
 	s, err := readState(c.StateDir)
 	if err != nil {
 		_, _ = fmt.Fprintf(c.Log, "the lab's state is not readable, kernel settings stay as they are: %v\n", err)
-	}
-	if err := endAll(ctx, process.Group{Dir: c.StateDir}, cgroupOf(c.StateDir)); err != nil {
-		return err
 	}
 	failed := errors.Join(
 		removeProxyTables(ctx),

@@ -38,6 +38,8 @@ config_path = %[6]q
 [plugins.'io.containerd.cri.v1.runtime']
 # Without CAP_SYS_RESOURCE a score below one's own is refused, and with it every sandbox.
 restrict_oom_score_adj = true
+# A profile would stay loaded after the lab.
+disable_apparmor = true
 netns_mounts_under_state_dir = true
 [plugins.'io.containerd.cri.v1.runtime'.cni]
 bin_dirs = [%[8]q]

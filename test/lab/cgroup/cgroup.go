@@ -84,13 +84,19 @@ func (t Tree) Make(path string) error {
 	return nil
 }
 
-// delegate lets the children of dir use every controller that dir has (version 2).
+// controllers are those that a kubelet or runc may ask for.
+const controllers = " cpuset cpu io memory hugetlb pids rdma "
+
+// delegate lets the children of dir use the controllers that dir has (version 2).
 func delegate(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return err
 	}
 	for _, c := range strings.Fields(string(data)) {
+		if !strings.Contains(controllers, " "+c+" ") {
+			continue
+		}
 		err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+c), 0o644)
 		if errors.Is(err, unix.EBUSY) {
 			return fmt.Errorf("control group %s holds processes itself, so its controllers cannot be given to children: "+

@@ -63,11 +63,11 @@ func startTime(stat string) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// marked finds the processes whose environment carries mark.
-func marked(mark string) []Record {
+// Marked returns the processes that carry the group's mark, recorded or not.
+func (g Group) Marked() []Record {
 	var found []Record
 	for _, r := range processes() {
-		if environ(r.PID)[MarkVariable] == mark {
+		if environ(r.PID)[MarkVariable] == g.Mark() {
 			found = append(found, r)
 		}
 	}

@@ -155,10 +155,10 @@ func (g Group) Tail(name string) string {
 	return fmt.Sprintf("log of %s:\n%s", name, strings.Join(lines[max(0, len(lines)-15):], "\n"))
 }
 
-// KillMarked ends every process that carries the group's mark, recorded or not.
+// KillMarked ends every process that Marked finds.
 func (g Group) KillMarked(ctx context.Context) error {
 	return await.Until(ctx, "the end of all processes of "+g.Dir, killLimit, func(context.Context) error {
-		left := marked(g.Mark())
+		left := g.Marked()
 		for _, r := range left {
 			r.signal(unix.SIGKILL)
 		}
