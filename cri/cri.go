@@ -20,7 +20,6 @@ package cri
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -100,6 +99,7 @@ func Dial(endpoint string, cfg Config) (*Client, error) {
 	}
 	conn, err := grpc.NewClient("unix://"+path,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithInitialWindowSize(eventWindow),
 		grpc.WithInitialConnWindowSize(2*eventWindow),
@@ -119,9 +119,9 @@ func Dial(endpoint string, cfg Config) (*Client, error) {
 	}, nil
 }
 
-// Close ends the connection and with it every call under way.
+// Close ends the connection and with it every call under way. It is called once.
 func (c *Client) Close() error {
-	if err := c.conn.Close(); err != nil && !errors.Is(err, grpc.ErrClientConnClosing) {
+	if err := c.conn.Close(); err != nil {
 		return fmt.Errorf("close the connection to the runtime: %w", err)
 	}
 	return nil

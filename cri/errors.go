@@ -37,19 +37,16 @@ var (
 // translate gives the error of any call but a pull its meaning, and drops the code.
 func translate(err error) error {
 	s := status.Convert(err)
-	switch s.Code() {
-	case codes.Unavailable:
-		return fmt.Errorf("%w: %s", ErrUnavailable, s.Message())
-	case codes.Unimplemented:
-		// A socket without CRI behind it: the plugin is disabled or not loaded yet.
-		return fmt.Errorf("%w: %s", ErrUnavailable, s.Message())
-	case codes.DeadlineExceeded:
-		return fmt.Errorf("%w: %s", context.DeadlineExceeded, s.Message())
-	case codes.Canceled:
-		return fmt.Errorf("%w: %s", context.Canceled, s.Message())
-	default:
+	meaning, known := map[codes.Code]error{
+		codes.Unavailable:      ErrUnavailable,
+		codes.Unimplemented:    ErrUnavailable, // a socket without CRI behind it
+		codes.DeadlineExceeded: context.DeadlineExceeded,
+		codes.Canceled:         context.Canceled,
+	}[s.Code()]
+	if !known {
 		return errors.New(s.Message())
 	}
+	return fmt.Errorf("%w: %s", meaning, s.Message())
 }
 
 // A rule tells one meaning by the texts that carry it.

@@ -241,7 +241,7 @@ func TestClassifyPull(t *testing.T) {
 				ErrUnavailable, ErrImageNotFound, ErrUnauthorized, ErrWrongPlatform, ErrRegistryUnreachable,
 				ErrNoSpace, ErrStopTimeout, ErrSpaceUnknown, context.Canceled, context.DeadlineExceeded,
 			} {
-				if errors.Is(got, s) != (tt.want == s) {
+				if errors.Is(got, s) != errors.Is(tt.want, s) {
 					t.Errorf("is %v: %t, want the meaning %v", s, errors.Is(got, s), tt.want)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/utils/clock"
 
 	"pitstop.dev/cri"
 )
@@ -65,7 +66,8 @@ const limit = 20 * time.Second
 
 // Run tries the runtime that start makes, once for each case.
 func Run(t *testing.T, start func(t *testing.T) Subject) {
-	for name, test := range map[string]func(*testing.T, *bench){
+	t.Helper()
+	for name, test := range map[string]func(*bench){
 		"an image is pulled and proved":                    pulled,
 		"a tag that is not there":                          notThere,
 		"an index without this platform":                   nowhere,
@@ -84,13 +86,15 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		"calls say that the runtime is down, and it heals": restart,
 		"the image file system":                            space,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, newBench(t, start(t))) })
+		t.Run(name, func(t *testing.T) { test(newBench(t, start(t))) })
 	}
 }
 
 // A bench is what every case works with.
 type bench struct {
 	Subject
+	t       *testing.T
+	clock   clock.Clock
 	client  *cri.Client
 	kubelet *kubelet
 }
@@ -106,11 +110,12 @@ func newBench(t *testing.T, s Subject) *bench {
 			t.Error(err)
 		}
 	})
-	return &bench{Subject: s, client: client, kubelet: newKubelet(t, s.Endpoint())}
+	return &bench{Subject: s, t: t, clock: clock.RealClock{}, client: client, kubelet: newKubelet(t, s.Endpoint())}
 }
 
 // pull publishes an image and brings it to the node.
-func (b *bench) pull(t *testing.T, i Image) (ref string, image cri.Image) {
+func (b *bench) pull(i Image) (ref string, image cri.Image) {
+	t := b.t
 	t.Helper()
 	ref = b.Publish(t, i)
 	if err := b.client.Pull(t.Context(), ref, nil); err != nil {
@@ -123,15 +128,16 @@ func (b *bench) pull(t *testing.T, i Image) (ref string, image cri.Image) {
 	return ref, image
 }
 
-func (b *bench) newest(t *testing.T, uid, name string) cri.Container {
-	t.Helper()
-	p, err := b.client.Pod(t.Context(), uid)
+// app returns the newest record of the container app.
+func (b *bench) app(p pod) cri.Container {
+	b.t.Helper()
+	got, err := b.client.Pod(b.t.Context(), p.uid)
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	c, ok := p.Newest(name)
+	c, ok := got.Newest("app")
 	if !ok {
-		t.Fatalf("pod %s has no container %s: %+v", uid, name, p)
+		b.t.Fatalf("pod %s has no container app: %+v", p.uid, got)
 	}
 	return c
 }
@@ -143,8 +149,9 @@ func want(t *testing.T, err, target error) {
 	}
 }
 
-func pulled(t *testing.T, b *bench) {
-	ref, image := b.pull(t, Image{Name: "pulled:v1", Content: "pulled"})
+func pulled(b *bench) {
+	t := b.t
+	ref, image := b.pull(Image{Name: "pulled:v1", Content: "pulled"})
 	if image.OS != "linux" || image.Architecture != runtime.GOARCH || image.ID == "" || image.Size == 0 ||
 		!slices.Contains(image.RepoTags, ref) || len(image.RepoDigests) == 0 {
 		t.Errorf("image of %s: %+v", ref, image)
@@ -161,7 +168,8 @@ func pulled(t *testing.T, b *bench) {
 	}
 }
 
-func notThere(t *testing.T, b *bench) {
+func notThere(b *bench) {
+	t := b.t
 	ref := b.Publish(t, Image{Name: "there:v1", Content: "there"})
 	want(t, b.client.Pull(t.Context(), ref+"-typo", nil), cri.ErrImageNotFound)
 	want(t, b.client.Pull(t.Context(), ref[:len(ref)-len("there:v1")]+"unauthorized/not-there:v1", nil), cri.ErrImageNotFound)
@@ -169,24 +177,27 @@ func notThere(t *testing.T, b *bench) {
 	want(t, err, cri.ErrImageNotFound)
 }
 
-func nowhere(t *testing.T, b *bench) {
+func nowhere(b *bench) {
+	t := b.t
 	ref := b.Publish(t, Image{Name: "nowhere:v1", Content: "nowhere", Platform: Nowhere})
 	want(t, b.client.Pull(t.Context(), ref, nil), cri.ErrWrongPlatform)
 }
 
-func foreign(t *testing.T, b *bench) {
-	ref, image := b.pull(t, Image{Name: "foreign:v1", Content: "foreign", Platform: Foreign})
+func foreign(b *bench) {
+	t := b.t
+	ref, image := b.pull(Image{Name: "foreign:v1", Content: "foreign", Platform: Foreign})
 	want(t, image.Check(runtime.GOARCH), cri.ErrWrongPlatform)
 	if image.OS != "linux" || image.Architecture != "s390x" {
 		t.Errorf("platform of %s: %s/%s", ref, image.OS, image.Architecture)
 	}
-	_, own := b.pull(t, Image{Name: "foreign:v2", Content: "own"})
+	_, own := b.pull(Image{Name: "foreign:v2", Content: "own"})
 	if err := own.Check(runtime.GOARCH); err != nil {
 		t.Error(err)
 	}
 }
 
-func registryDown(t *testing.T, b *bench) {
+func registryDown(b *bench) {
+	t := b.t
 	ref := b.Publish(t, Image{Name: "down:v1", Content: "down"})
 	b.RegistryDown(t)
 	want(t, b.client.Pull(t.Context(), ref, nil), cri.ErrRegistryUnreachable)
@@ -196,15 +207,17 @@ func registryDown(t *testing.T, b *bench) {
 	}
 }
 
-func private(t *testing.T, b *bench) {
+func private(b *bench) {
+	t := b.t
 	ref := b.Publish(t, Image{Name: "private:v1", Content: "private", Private: true})
 	want(t, b.client.Pull(t.Context(), ref, nil), cri.ErrUnauthorized)
 }
 
-func alias(t *testing.T, b *bench) {
-	one, first := b.pull(t, Image{Name: "alias:v1", Content: "same"})
-	two, second := b.pull(t, Image{Name: "alias:v1-alias", Content: "same"})
-	_, third := b.pull(t, Image{Name: "alias:v2", Content: "another"})
+func alias(b *bench) {
+	t := b.t
+	one, first := b.pull(Image{Name: "alias:v1", Content: "same"})
+	two, second := b.pull(Image{Name: "alias:v1-alias", Content: "same"})
+	_, third := b.pull(Image{Name: "alias:v2", Content: "another"})
 	if first.ID != second.ID || first.ID == third.ID {
 		t.Errorf("ids %s, %s (alias), %s (another)", first.ID, second.ID, third.ID)
 	}
@@ -213,9 +226,10 @@ func alias(t *testing.T, b *bench) {
 	}
 }
 
-func removed(t *testing.T, b *bench) {
-	one, _ := b.pull(t, Image{Name: "removed:v1", Content: "removed"})
-	two, _ := b.pull(t, Image{Name: "removed:v1-alias", Content: "removed"})
+func removed(b *bench) {
+	t := b.t
+	one, _ := b.pull(Image{Name: "removed:v1", Content: "removed"})
+	two, _ := b.pull(Image{Name: "removed:v1-alias", Content: "removed"})
 	for range 2 {
 		if err := b.client.RemoveImage(t.Context(), two); err != nil {
 			t.Fatal(err)
@@ -227,15 +241,17 @@ func removed(t *testing.T, b *bench) {
 	}
 }
 
-func pullCancelled(t *testing.T, b *bench) {
+func pullCancelled(b *bench) {
+	t := b.t
 	ref := b.Publish(t, Image{Name: "cancelled:v1", Content: "cancelled"})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	want(t, b.client.Pull(ctx, ref, func(cri.Progress) {}), context.Canceled)
 }
 
-func containers(t *testing.T, b *bench) {
-	ref, image := b.pull(t, Image{Name: "containers:v1", Content: "containers"})
+func containers(b *bench) {
+	t := b.t
+	ref, image := b.pull(Image{Name: "containers:v1", Content: "containers"})
 	p := b.kubelet.runPod(t)
 	first := b.kubelet.start(t, p, start{name: "app", ref: ref, image: image.ID})
 	peer := b.kubelet.start(t, p, start{name: "peer", ref: ref, image: image.ID})
@@ -277,15 +293,17 @@ func containers(t *testing.T, b *bench) {
 	}
 }
 
-func unknownPod(t *testing.T, b *bench) {
+func unknownPod(b *bench) {
+	t := b.t
 	got, err := b.client.Pod(t.Context(), "no-such-pod")
 	if diff := cmp.Diff(cri.Pod{}, got); diff != "" || err != nil {
 		t.Errorf("error %v, pod (-want +got):\n%s", err, diff)
 	}
 }
 
-func stopTwice(t *testing.T, b *bench) {
-	ref, image := b.pull(t, Image{Name: "stop:v1", Content: "stop"})
+func stopTwice(b *bench) {
+	t := b.t
+	ref, image := b.pull(Image{Name: "stop:v1", Content: "stop"})
 	p := b.kubelet.runPod(t)
 	id := b.kubelet.start(t, p, start{name: "app", ref: ref, image: image.ID})
 	for range 2 {
@@ -293,7 +311,7 @@ func stopTwice(t *testing.T, b *bench) {
 			t.Error(err)
 		}
 	}
-	if c := b.newest(t, p.uid, "app"); c.State != cri.Exited || c.ExitCode != 0 {
+	if c := b.app(p); c.State != cri.Exited || c.ExitCode != 0 {
 		t.Errorf("%s with exit code %d, want Exited with 0", c.State, c.ExitCode)
 	}
 	b.kubelet.remove(t, id)
@@ -302,43 +320,46 @@ func stopTwice(t *testing.T, b *bench) {
 	}
 }
 
-func stubborn(t *testing.T, b *bench) {
-	ref, image := b.pull(t, Image{Name: "stubborn:v1", Content: "stubborn", Stubborn: true})
+func stubborn(b *bench) {
+	t := b.t
+	ref, image := b.pull(Image{Name: "stubborn:v1", Content: "stubborn", Stubborn: true})
 	p := b.kubelet.runPod(t)
 	id := b.kubelet.start(t, p, start{name: "app", ref: ref, image: image.ID})
-	begin := time.Now()
+	begin := b.clock.Now()
 	if err := b.client.Stop(t.Context(), id, 900*time.Millisecond); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begin); took < 900*time.Millisecond || took > 4*time.Second {
+	if took := b.clock.Since(begin); took < 900*time.Millisecond || took > 4*time.Second {
 		t.Errorf("the stop took %s, want 0.9 to 4 s", took)
 	}
-	if c := b.newest(t, p.uid, "app"); c.State != cri.Exited || c.ExitCode != 137 {
+	if c := b.app(p); c.State != cri.Exited || c.ExitCode != 137 {
 		t.Errorf("%s with exit code %d, want Exited with 137", c.State, c.ExitCode)
 	}
 }
 
-func stopGivenUp(t *testing.T, b *bench) {
-	ref, image := b.pull(t, Image{Name: "given-up:v1", Content: "given up", Stubborn: true})
+func stopGivenUp(b *bench) {
+	t := b.t
+	ref, image := b.pull(Image{Name: "given-up:v1", Content: "given up", Stubborn: true})
 	p := b.kubelet.runPod(t)
 	id := b.kubelet.start(t, p, start{name: "app", ref: ref, image: image.ID})
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	want(t, b.client.Stop(short, id, limit), cri.ErrStopTimeout)
-	if c := b.newest(t, p.uid, "app"); c.State != cri.Running {
+	if c := b.app(p); c.State != cri.Running {
 		t.Errorf("%s after a stop that was given up, want Running", c.State)
 	}
 	// The signal is not sent twice, and grace counts anew.
 	if err := b.client.Stop(t.Context(), id, time.Second); err != nil {
 		t.Error(err)
 	}
-	if c := b.newest(t, p.uid, "app"); c.State != cri.Exited {
+	if c := b.app(p); c.State != cri.Exited {
 		t.Errorf("%s after the second stop, want Exited", c.State)
 	}
 }
 
 // feed runs a Feed until the test ends.
-func (b *bench) feed(t *testing.T) *cri.Feed {
+func (b *bench) feed() *cri.Feed {
+	t := b.t
 	t.Helper()
 	f := b.client.NewFeed()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -372,29 +393,34 @@ func fedWithin(t *testing.T, f *cri.Feed, uid string, d time.Duration) bool {
 }
 
 // eventually tries until ok, with a deadline.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
+func (b *bench) eventually(what string, ok func() bool) {
+	b.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for begin := time.Now(); !ok(); <-tick.C {
-		if time.Since(begin) > limit {
-			t.Fatalf("not within %s: %s", limit, what)
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			b.t.Fatalf("not within %s: %s", limit, what)
 		}
 	}
 }
 
-func fed(t *testing.T, b *bench) {
-	ref, image := b.pull(t, Image{Name: "fed:v1", Content: "fed"})
-	f := b.feed(t)
+func fed(b *bench) {
+	t := b.t
+	ref, image := b.pull(Image{Name: "fed:v1", Content: "fed"})
+	f := b.feed()
 	// A stream says nothing when it is open: make events until one arrives.
 	p := b.kubelet.runPod(t)
 	n := 0
-	eventually(t, "a start is fed", func() bool {
+	b.eventually("a start is fed", func() bool {
 		b.kubelet.start(t, p, start{name: "app", ref: ref, image: image.ID, attempt: n})
 		n++
 		return fedWithin(t, f, p.uid, 500*time.Millisecond)
 	})
-	c := b.newest(t, p.uid, "app")
+	c := b.app(p)
 	f.Take()
 	if err := b.client.Stop(t.Context(), c.ID, time.Second); err != nil {
 		t.Fatal(err)
@@ -404,11 +430,12 @@ func fed(t *testing.T, b *bench) {
 	}
 }
 
-func restart(t *testing.T, b *bench) {
-	ref, image := b.pull(t, Image{Name: "restart:v1", Content: "restart"})
+func restart(b *bench) {
+	t := b.t
+	ref, image := b.pull(Image{Name: "restart:v1", Content: "restart"})
 	p := b.kubelet.runPod(t)
 	id := b.kubelet.start(t, p, start{name: "app", ref: ref, image: image.ID})
-	f := b.feed(t)
+	f := b.feed()
 	b.Down(t)
 	for name, call := range map[string]func(context.Context) error{
 		"Version":     func(ctx context.Context) error { _, err := b.client.Version(ctx); return err },
@@ -424,25 +451,26 @@ func restart(t *testing.T, b *bench) {
 		}
 	}
 	b.Up(t)
-	eventually(t, "the runtime answers again", func() bool {
+	b.eventually("the runtime answers again", func() bool {
 		_, err := b.client.Version(t.Context())
 		if err != nil {
 			want(t, err, cri.ErrUnavailable)
 		}
 		return err == nil
 	})
-	if c := b.newest(t, p.uid, "app"); c.ID != id || c.State != cri.Running || c.ImageID != image.ID {
+	if c := b.app(p); c.ID != id || c.State != cri.Running || c.ImageID != image.ID {
 		t.Errorf("the container after the restart: %+v", c)
 	}
 	n := 1
-	eventually(t, "a start is fed after the restart", func() bool {
+	b.eventually("a start is fed after the restart", func() bool {
 		b.kubelet.start(t, p, start{name: "app", ref: ref, image: image.ID, attempt: n})
 		n++
 		return fedWithin(t, f, p.uid, 500*time.Millisecond)
 	})
 }
 
-func space(t *testing.T, b *bench) {
+func space(b *bench) {
+	t := b.t
 	fs, err := b.client.ImageFS(t.Context())
 	if err != nil || fs.Mountpoint == "" {
 		t.Errorf("ImageFS() = %+v, %v", fs, err)

@@ -26,8 +26,7 @@ const startLimit = 2 * time.Minute
 
 // TestContainerd tries one real containerd in all cases. It needs root.
 func TestContainerd(t *testing.T) {
-	// Outside t.TempDir, whose path is too long for sockets.
-	dir, err := os.MkdirTemp("", "cri")
+	dir, err := os.MkdirTemp("", "cri") //nolint:usetesting // a socket's path has 108 bytes at most
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,10 +117,25 @@ func (s *labSubject) image(t *testing.T, i contract.Image, p v1.Platform) v1.Ima
 	return image
 }
 
-func (s *labSubject) RegistryDown(t *testing.T) { do(t, s.Registry().Stop) }
-func (s *labSubject) RegistryUp(t *testing.T)   { do(t, s.Registry().Start) }
-func (s *labSubject) Down(t *testing.T)         { do(t, s.StopContainerd) }
-func (s *labSubject) Up(t *testing.T)           { do(t, s.StartContainerd) }
+func (s *labSubject) RegistryDown(t *testing.T) {
+	t.Helper()
+	do(t, s.Registry().Stop)
+}
+
+func (s *labSubject) RegistryUp(t *testing.T) {
+	t.Helper()
+	do(t, s.Registry().Start)
+}
+
+func (s *labSubject) Down(t *testing.T) {
+	t.Helper()
+	do(t, s.StopContainerd)
+}
+
+func (s *labSubject) Up(t *testing.T) {
+	t.Helper()
+	do(t, s.StartContainerd)
+}
 
 func do(t *testing.T, what func(context.Context) error) {
 	t.Helper()

@@ -91,21 +91,20 @@ func New(clk clock.WithTicker) *Runtime {
 }
 
 // Start returns a runtime that listens on a socket of its own until the test ends.
-func Start(t testing.TB, clk clock.WithTicker) *Runtime {
-	t.Helper()
-	// A socket's path may have 108 bytes at most, which t.TempDir can exceed.
-	dir, err := os.MkdirTemp("", "cri")
+func Start(tb testing.TB, clk clock.WithTicker) *Runtime {
+	tb.Helper()
+	dir, err := os.MkdirTemp("", "cri") //nolint:usetesting // a socket's path has 108 bytes at most
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	r := New(clk)
 	if err := r.Listen(filepath.Join(dir, "cri.sock")); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		r.Close()
 		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return r
