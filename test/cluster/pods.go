@@ -145,3 +145,25 @@ func (c *Cluster) Remove(ctx context.Context, names ...string) error {
 		return !slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return slices.Contains(names, p.Name) }), nil
 	})
 }
+
+// Replace deletes the Pod, with its own grace period, and makes it anew, as a controller does
+// that recreates.
+func (c *Cluster) Replace(ctx context.Context, s PodSpec) error {
+	pods := c.Core.CoreV1().Pods(Namespace)
+	old, err := c.Pod(ctx, s.Name)
+	if err != nil {
+		return err
+	}
+	if err := pods.Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(old.UID))}); err != nil {
+		return fmt.Errorf("delete pod %s: %w", s.Name, err)
+	}
+	ctx, cancel := within(ctx)
+	defer cancel()
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		_, err := pods.Create(ctx, s.Pod(), metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
