@@ -114,8 +114,8 @@ func (c Config) run(ctx context.Context, m module, b build, out string) error {
 	p := newProgress(c.Log, b.what)
 	var output bytes.Buffer
 	cmd := goTool(ctx, filepath.Join(c.Root, m.dir), b.args(out)...)
-	cmd.Stdout = &output
 	cmd.Stderr = io.MultiWriter(&output, p)
+	cmd.Stdout = cmd.Stderr // the same writer: no two writes at once
 	stop := p.start()
 	err := cmd.Run()
 	stop()

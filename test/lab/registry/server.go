@@ -17,6 +17,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -51,7 +52,7 @@ type Server struct {
 	limit    *limit
 }
 
-// New returns a server that serves nothing yet.
+// New returns a server that serves nothing yet. Run makes the folder for the layers.
 func New(c Config) *Server {
 	s := &Server{config: c, limit: &limit{}}
 	s.handler = s.authenticate(registry.New(
@@ -63,6 +64,9 @@ func New(c Config) *Server {
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
+	if err := os.MkdirAll(s.config.Blobs, 0o755); err != nil {
+		return err
+	}
 	var lc net.ListenConfig
 	socket, err := lc.Listen(ctx, "unix", s.config.Socket)
 	if err != nil {
