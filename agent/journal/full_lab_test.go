@@ -55,9 +55,9 @@ func (d disk) free(t *testing.T) {
 	must(t, os.Remove(filepath.Join(d.dir, "ballast")))
 }
 
-func (d disk) remount(t *testing.T, flags uintptr) {
+func (d disk) remount(t *testing.T, flags uintptr, options string) {
 	t.Helper()
-	must(t, unix.Mount("tmpfs", d.dir, "tmpfs", unix.MS_REMOUNT|flags, ""))
+	must(t, unix.Mount("tmpfs", d.dir, "tmpfs", unix.MS_REMOUNT|flags, options))
 }
 
 func isFull(t *testing.T, what string, err error) {
@@ -137,7 +137,7 @@ func TestDamageOnAFullDisk(t *testing.T) {
 
 // A disk that cannot reserve runs full inside a commit.
 func TestACommitThatRunsOutOfSpace(t *testing.T) {
-	d := newDisk(t, "1m")
+	d := newDisk(t, "512k")
 	j, _ := open(t, d.o)
 	d.fill(t)
 	j.h.limit, j.h.reserved = 1<<30, 1<<30 // as where fallocate is not supported
@@ -152,7 +152,7 @@ func TestACommitThatRunsOutOfSpace(t *testing.T) {
 			t.Fatalf("%d: %+v", i, r)
 		}
 	}
-	d.free(t)
+	d.remount(t, 0, "size=4m")
 	must(t, j.Intend(attempt("late", 1), Action{Kind: Hold}))
 }
 
@@ -161,11 +161,11 @@ func TestAReadOnlyDisk(t *testing.T) {
 	j, _ := open(t, d.o)
 	a := attempt("a", 1)
 	must(t, j.Intend(a, Action{Kind: Hold}), j.Close())
-	d.remount(t, unix.MS_RDONLY)
+	d.remount(t, unix.MS_RDONLY, "")
 	if _, _, err := Open(t.Context(), d.o); !errors.Is(err, ErrNotWritable) {
 		t.Errorf("Open: %v", err)
 	}
-	d.remount(t, 0)
+	d.remount(t, 0, "")
 	j, _ = open(t, d.o)
 	if r := read(t, j, "a"); len(r.Steps) != 1 {
 		t.Errorf("%+v", r)

@@ -154,6 +154,7 @@ type Journal struct {
 	report     Report
 	commits    int
 	recoveries int
+	crowd      int // keys at which to trim again
 	closed     bool
 
 	probe probe

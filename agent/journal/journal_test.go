@@ -318,7 +318,7 @@ func TestRecordsAreBoundedByCountAndAge(t *testing.T) {
 	o.MaxRecords, o.MaxAge = 5, time.Hour
 	j, _ := open(t, o)
 	must(t, j.Intend(attempt("open", 1), Action{Kind: Hold}))
-	for n := range 40 {
+	for n := range 200 {
 		a := attempt(fmt.Sprint("gone", n), 1)
 		must(t, j.Intend(a, Action{Kind: Hold}), j.End(a, "InService"))
 		_, err := j.Count(Start{Pod: a.Pod, Container: "engine", ContainerID: "c1", Kind: First})
@@ -329,7 +329,7 @@ func TestRecordsAreBoundedByCountAndAge(t *testing.T) {
 	if s.Open != 1 || s.Ended > 6 || s.Ledger > 24 {
 		t.Errorf("%+v", s)
 	}
-	if r := read(t, j, "gone39"); r.Open() || r.Number != 1 {
+	if r := read(t, j, "gone199"); r.Open() || r.Number != 1 {
 		t.Errorf("the newest has gone: %+v", r)
 	}
 	must(t, j.Close())

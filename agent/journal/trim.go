@@ -31,20 +31,25 @@ func eachRecord(tx *bolt.Tx, f func(entry) error) error {
 	return nil
 }
 
-// trimmed says what trim took away, and the highest sequence number that it saw.
+// trimmed says what trim took away and what it left, and the highest sequence number that it
+// saw.
 type trimmed struct {
 	damaged, old int
+	records      int // left
+	entries      int // of the ledger, left
 	seq          uint64
 }
 
-// trimIfCrowded trims once a quarter more than may be kept is there, since trim reads it all.
+// trimIfCrowded trims once a quarter more is there than may be kept, or than the last trim had
+// to leave: trim reads it all.
 func (j *Journal) trimIfCrowded(tx *bolt.Tx) error {
 	keys := func(name string) int { return tx.Bucket([]byte(name)).Stats().KeyN }
-	limit := j.o.MaxRecords + j.o.MaxRecords/4
-	if keys(bucketPods)+keys(bucketHistory) < limit && keys(bucketLedger) < 4*limit {
+	count := max(keys(bucketPods)+keys(bucketHistory), keys(bucketLedger)/4)
+	if count < max(j.crowd, j.o.MaxRecords*5/4) {
 		return nil
 	}
-	_, err := trim(tx, j.o, j.now())
+	t, err := trim(tx, j.o, j.now())
+	j.crowd = max(t.records, t.entries/4) * 5 / 4
 	return err
 }
 
@@ -56,6 +61,7 @@ func trim(tx *bolt.Tx, o Options, now time.Time) (trimmed, error) {
 		ended []entry
 	)
 	err := eachRecord(tx, func(e entry) error {
+		t.records++
 		t.seq = max(t.seq, e.record.Seq)
 		switch {
 		case e.damage != nil:
@@ -75,13 +81,15 @@ func trim(tx *bolt.Tx, o Options, now time.Time) (trimmed, error) {
 	slices.SortFunc(ended, func(a, b entry) int { return cmp.Compare(a.record.Seq, b.record.Seq) })
 	surplus := max(0, len(ended)-o.MaxRecords)
 	t.old += surplus
-	for _, e := range append(drop, ended[:surplus]...) {
+	drop = append(drop, ended[:surplus]...)
+	t.records -= len(drop)
+	for _, e := range drop {
 		if err := tx.Bucket([]byte(e.bucket)).Delete(e.key); err != nil {
 			return t, err
 		}
 	}
 	l, err := trimLedger(tx, o, now)
-	t.damaged, t.old = t.damaged+l.damaged, t.old+l.old
+	t.damaged, t.old, t.entries = t.damaged+l.damaged, t.old+l.old, l.entries
 	return t, err
 }
 
@@ -119,6 +127,7 @@ func trimLedger(tx *bolt.Tx, o Options, now time.Time) (trimmed, error) {
 	for _, a := range keep[:surplus] {
 		drop = append(drop, a.key)
 	}
+	t.entries = len(keep) - surplus
 	return t, deleteKeys(b, drop)
 }
 
