@@ -260,6 +260,8 @@ func TestTwoDamagedFilesAreKept(t *testing.T) {
 
 // Damage under an open journal: bbolt reads its mapping, and faults.
 func TestDamageWhileOpenIsSurvived(t *testing.T) {
+	src := testOptions(t.TempDir())
+	filled(t, src, damagedPods)
 	for name, do := range map[string]func(*testing.T, Options){
 		"zero length":          truncate(0),
 		"cut to 4 KiB":         truncate(4 << 10),
@@ -283,11 +285,13 @@ func TestDamageWhileOpenIsSurvived(t *testing.T) {
 		} {
 			t.Run(name+", "+first, func(t *testing.T) {
 				o := testOptions(filepath.Join(t.TempDir(), "agent"))
+				must(t, os.CopyFS(o.Dir, os.DirFS(src.Dir)))
 				j, _ := open(t, o)
-				fill(t, j, damagedPods)
+				must(t, j.Intend(attempt("000", 1), Action{Kind: Hold}))
 				do(t, o)
 				use(t, j)
-				for _, pod := range podNames(damagedPods) {
+				pods := []string{"000", "030", "new"}
+				for _, pod := range pods {
 					must(t, j.Intend(attempt(pod, 3), Action{Kind: Patch}))
 				}
 				must(t, j.Close())
@@ -295,7 +299,7 @@ func TestDamageWhileOpenIsSurvived(t *testing.T) {
 				if report.Recovered {
 					t.Errorf("%+v", report)
 				}
-				for _, pod := range podNames(damagedPods) {
+				for _, pod := range pods {
 					if s, ok := read(t, j, pod).Step(Action{Kind: Patch}); !ok || !s.Ended.IsZero() {
 						t.Errorf("%s: an acknowledged intent is lost", pod)
 					}
