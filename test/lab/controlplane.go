@@ -111,10 +111,10 @@ func (p *ControlPlane) Start(ctx context.Context) error {
 	return awaitReady(ctx, p.RESTConfig())
 }
 
-// Close ends the API server and etcd.
+// Close ends the API server and etcd, also if ctx has ended.
 func (p *ControlPlane) Close(ctx context.Context) error {
 	p.group.Close()
-	return p.group.KillMarked(ctx)
+	return p.group.KillMarked(context.WithoutCancel(ctx))
 }
 
 // An Account names a service account, and the Pod that a token of it is bound to. A token

@@ -44,6 +44,7 @@ func down(ctx context.Context, c Config) error {
 	}
 	failed := errors.Join(
 		removeProxyTables(ctx),
+		removeForward(ctx),
 		awaitNoPodLinks(ctx, podRange),
 		restoreSysctls(s.Sysctls),
 		removeAll(c.StateDir),

@@ -66,8 +66,15 @@ func (h Host) start(ctx context.Context) error {
 // enter makes the host's folders, control group and mount namespace, unless it has them.
 func (h Host) enter(ctx context.Context) error {
 	holder := h.process("mounts")
-	if _, ok := h.inside(); ok {
+	if _, ok := h.programs.Running(holder); ok {
 		return nil
+	}
+	if _, ok := h.inside(); ok { // the namespace outlived its holder
+		s, err := h.spec(holder, "/bin/sleep", "infinity")
+		if err == nil {
+			_, err = h.programs.Start(ctx, s)
+		}
+		return err
 	}
 	if err := h.write(); err != nil {
 		return err

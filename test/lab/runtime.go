@@ -90,8 +90,9 @@ func (r *Runtime) Push(ctx context.Context, ref string, img v1.Image) error {
 	return r.registry.Push(ctx, ref, img)
 }
 
-// Close ends containerd, its containers and the registry.
+// Close ends containerd, its containers and the registry, also if ctx has ended.
 func (r *Runtime) Close(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
 	r.group.Close()
 	return errors.Join(
 		endAll(ctx, r.group.Group, r.Cgroup),

@@ -113,6 +113,9 @@ func (l *Lab) start(ctx context.Context) error {
 	if err := l.writeConfig(); err != nil {
 		return err
 	}
+	if err := allowForward(ctx); err != nil {
+		return err
+	}
 	if err := l.startRegistry(ctx); err != nil {
 		return err
 	}
