@@ -5,6 +5,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,6 +14,7 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cmd/kubectl-pitstop/order"
+	"pitstop.dev/readiness"
 )
 
 // Facts are the objects as they were read at Now.
@@ -39,8 +41,10 @@ type Diagnosis struct {
 	Reason v1alpha1.Reason `json:"reason,omitempty"`
 	Why    string          `json:"why,omitempty"`
 	Way    string          `json:"way,omitempty"`
-	// Agent's own words about the reason.
+	// Message are the agent's own words about the reason.
 	Message string `json:"message,omitempty"`
+	// Note is what else one should know.
+	Note string `json:"note,omitempty"`
 
 	Attempt int64             `json:"attempt,omitempty"`
 	Stage   v1alpha1.Stage    `json:"stage,omitempty"`
@@ -73,9 +77,9 @@ func Diagnose(f Facts) Diagnosis {
 		Namespace: f.Pod.Namespace,
 		Pod:       f.Pod.Name,
 		Node:      f.Pod.Spec.NodeName,
-		Gate:      gate(f.Pod),
+		Gate:      gateState(f.Pod),
 		Holds:     holds(f),
-		Agent:     agent(f),
+		Agent:     agentOf(f),
 		Now:       metav1.NewTime(f.Now),
 		Unit:      order.Unit(f.Pod, f.Update),
 	}
@@ -84,7 +88,7 @@ func Diagnose(f Facts) Diagnosis {
 	} else {
 		d.idle(f)
 		if u != nil {
-			d.Message = fmt.Sprintf("the InPlaceUpdate of this name is about a former Pod (UID %s) and is ignored", u.Spec.PodUID)
+			d.Note = fmt.Sprintf("the InPlaceUpdate of this name is about a former Pod (UID %s) and is ignored", u.Spec.PodUID)
 		}
 	}
 	return d
@@ -108,6 +112,7 @@ func (d *Diagnosis) update(f Facts, u *v1alpha1.InPlaceUpdate) {
 		}
 	case f.Pod.DeletionTimestamp != nil:
 		d.Summary = "is being deleted; its update is not carried on"
+		d.Reason, d.Message = "", ""
 		return
 	case d.Agent.State == AgentDead && (!seen || !u.Status.Stage.Ended()):
 		d.Reason = v1alpha1.WaitingAgent
@@ -123,7 +128,7 @@ func (d *Diagnosis) update(f Facts, u *v1alpha1.InPlaceUpdate) {
 		d.Summary = fmt.Sprintf("attempt %d failed after the patch; the Pod is kept out of traffic", d.Attempt)
 	default:
 		d.Summary = fmt.Sprintf("attempt %d is at %s", d.Attempt, u.Status.Stage)
-		d.Next = deadline(u)
+		d.Next = deadline(f.Pod, u)
 	}
 	d.explain()
 }
@@ -139,35 +144,38 @@ func (d *Diagnosis) explain() {
 	d.Why, d.Way = text.Why, text.Way
 }
 
-// deadline returns when the stage that u is at ends by itself, or nil if it may last for ever.
-func deadline(u *v1alpha1.InPlaceUpdate) *Deadline {
-	if u.Status.StageSince == nil {
-		return nil
+// deadline returns when the wait that u is in ends by itself, or nil if it may last for ever.
+func deadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) *Deadline {
+	reason, stage := u.Status.Reason, u.Status.Stage
+	if reason == v1alpha1.WaitingDrain || reason == v1alpha1.WaitingPropagation {
+		return drainDeadline(pod, u)
 	}
-	since, limit := u.Status.StageSince.Time, u.Spec.ProgressDeadline()
+	early := []v1alpha1.Stage{
+		v1alpha1.StagePending, v1alpha1.StagePreparing, v1alpha1.StagePrepared, v1alpha1.StageDraining, v1alpha1.StageDrained,
+	}
 	then := "the update fails (DeadlineExceeded) and the Pod stays out of traffic"
-	switch u.Status.Stage {
-	case v1alpha1.StagePending, v1alpha1.StagePreparing, v1alpha1.StagePrepared, v1alpha1.StageDraining, v1alpha1.StageDrained:
+	if slices.Contains(early, stage) {
 		then = "the attempt is refused (DeadlineBeforeSwap) and the Pod serves as before"
-	case v1alpha1.StageSwapping, v1alpha1.StageProved, v1alpha1.StageVerified:
-	case v1alpha1.StageInService, v1alpha1.StageFailed, v1alpha1.StageRefused, v1alpha1.StageCancelled:
+	}
+	endless := reason == v1alpha1.WaitingPermit || reason == v1alpha1.WaitingHeld ||
+		reason == v1alpha1.WaitingRuntime && !slices.Contains(early, stage)
+	if endless || u.Status.StageSince == nil {
 		return nil
 	}
-	switch {
-	case u.Status.Reason == v1alpha1.WaitingDrain && u.Spec.Drain != nil:
-		limit = u.Spec.Propagation() + u.Spec.Drain.Timeout()
-		then = "the drain ends and requests that still run are cut"
-	case u.Status.Reason == v1alpha1.WaitingPropagation:
-		limit, then = u.Spec.Propagation(), "the drain begins"
-	case endless(u.Status.Reason):
-		return nil
-	}
-	return &Deadline{At: metav1.NewTime(since.Add(limit)), Then: then}
+	return &Deadline{At: metav1.NewTime(u.Status.StageSince.Add(u.Spec.ProgressDeadline())), Then: then}
 }
 
-// endless reports whether a wait for this reason is not bounded by the progress deadline.
-func endless(r v1alpha1.Reason) bool {
-	return r == v1alpha1.WaitingPermit || r == v1alpha1.WaitingHeld || r == v1alpha1.WaitingRuntime
+// drainDeadline counts from kubelet's answer to the lowered gate, which the gate keeps.
+func drainDeadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) *Deadline {
+	gate := readiness.GateOf(pod)
+	if gate.Token != u.Token() || gate.AcknowledgedAt.IsZero() {
+		return nil
+	}
+	end := gate.AcknowledgedAt.Add(u.Spec.Propagation())
+	if u.Status.Reason == v1alpha1.WaitingPropagation || u.Spec.Drain == nil {
+		return &Deadline{At: metav1.NewTime(end), Then: "the drain begins"}
+	}
+	return &Deadline{At: metav1.NewTime(end.Add(u.Spec.Drain.Timeout())), Then: "the drain ends and requests that still run are cut"}
 }
 
 func stageOr(s, fallback v1alpha1.Stage) v1alpha1.Stage {

@@ -2,7 +2,6 @@ package diagnose
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cmd/kubectl-pitstop/order"
+	"pitstop.dev/readiness"
 )
 
 // Where the agents say that they live.
@@ -56,7 +56,7 @@ func AgentOf(lease *coordinationv1.Lease, now time.Time) Agent {
 	return a
 }
 
-func agent(f Facts) Agent {
+func agentOf(f Facts) Agent {
 	if f.LeaseUnknown || f.Pod.Spec.NodeName == "" {
 		return Agent{State: AgentUnknown}
 	}
@@ -72,7 +72,7 @@ func (d *Diagnosis) idle(f Facts) {
 		d.Summary = "is being deleted"
 	case pod.Spec.NodeName == "":
 		d.Summary, d.Way = "is not scheduled to a node yet", "see `kubectl describe pod "+pod.Name+"` for what the scheduler waits for"
-	case !order.Gated(pod):
+	case !readiness.HasGate(pod):
 		d.Summary = fmt.Sprintf("is not Pitstop's: it has no readiness gate %s", v1alpha1.InService)
 		d.Way = "to update it in place, add the gate to its template and recreate it once"
 	case len(d.Holds) > 0:
@@ -135,15 +135,14 @@ func (d *Diagnosis) holders() string {
 }
 
 // gate says how the Pod's readiness gate stands, in words.
-func gate(pod *corev1.Pod) string {
-	if !order.Gated(pod) {
+func gateState(pod *corev1.Pod) string {
+	if !readiness.HasGate(pod) {
 		return "none"
 	}
-	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.InService })
-	if i < 0 {
+	switch g := readiness.GateOf(pod); {
+	case !g.Present:
 		return "not set yet"
-	}
-	if pod.Status.Conditions[i].Status == corev1.ConditionTrue {
+	case g.Open:
 		return "open"
 	}
 	return "closed"
@@ -169,8 +168,11 @@ func holds(f Facts) []Hold {
 func way(f Facts, h order.Hold) string {
 	switch v1alpha1.HoldPrefix + h.Holder {
 	case v1alpha1.HoldInPlace:
-		if f.Update == nil {
+		switch {
+		case f.Update == nil:
 			return "the order is gone: the agent finishes what it had begun, then lets go"
+		case f.Update.Status.Stage == v1alpha1.StageFailed && f.Update.Status.Attempt == f.Update.Spec.Attempt:
+			return "it goes when a new update has come to a good end"
 		}
 		return "it goes when the update ends"
 	case v1alpha1.HoldUnit:

@@ -27,6 +27,7 @@ func (d Diagnosis) Text() string {
 	line("Reason", join(string(d.Reason), d.Why))
 	line("Agent says", d.Message)
 	line("Way on", d.Way)
+	line("Note", d.Note)
 	if d.Next != nil {
 		line("Deadline", fmt.Sprintf("%s: %s", d.until(d.Next.At.Time), d.Next.Then))
 	}

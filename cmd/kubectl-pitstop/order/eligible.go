@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/readiness"
 )
 
 // eligible says whether anything in pod can be updated in place by hand.
@@ -23,7 +24,7 @@ func eligible(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate) error {
 		return &RefusalError{name, "is not scheduled to a node yet", "see `kubectl describe pod " + pod.Name + "` for what the scheduler waits for; a Pod that never ran may as well be recreated with the new image"}
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
 		return &RefusalError{name, fmt.Sprintf("has ended (phase %s): kubelet starts nothing in it any more", pod.Status.Phase), "recreate it with the new image"}
-	case !Gated(pod):
+	case !readiness.HasGate(pod):
 		return &RefusalError{name, fmt.Sprintf("has no readiness gate %s, so it cannot be taken out of traffic", v1alpha1.InService), fmt.Sprintf("gates cannot be added to a live Pod: add `readinessGates: [{conditionType: %s}]` to its template and recreate it once", v1alpha1.InService)}
 	case pod.Spec.RestartPolicy != "" && pod.Spec.RestartPolicy != corev1.RestartPolicyAlways:
 		return &RefusalError{name, fmt.Sprintf("has restartPolicy %s, so kubelet would not start the new container", pod.Spec.RestartPolicy), "only Pods with restartPolicy Always can be updated in place"}
@@ -65,14 +66,6 @@ func noSuch(pod *corev1.Pod, name string) error {
 		}
 	}
 	return &RefusalError{podName(pod), fmt.Sprintf("has no container %q", name), way}
-}
-
-// Gated reports whether pod has the readiness gate by which it can be moved in and out of
-// traffic.
-func Gated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.ReadinessGates, func(g corev1.PodReadinessGate) bool {
-		return g.ConditionType == v1alpha1.InService
-	})
 }
 
 func notTheCoordinators(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate) error {

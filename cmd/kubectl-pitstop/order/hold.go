@@ -2,14 +2,13 @@ package order
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/readiness"
 )
 
 // Operator is the holder that a hold without a name belongs to.
@@ -24,10 +23,8 @@ type Hold struct {
 // Holds returns the holds on pod, by holder.
 func Holds(pod *corev1.Pod) []Hold {
 	var holds []Hold
-	for _, key := range slices.Sorted(maps.Keys(pod.Annotations)) {
-		if holder, ok := strings.CutPrefix(key, v1alpha1.HoldPrefix); ok {
-			holds = append(holds, Hold{holder, pod.Annotations[key]})
-		}
+	for _, h := range readiness.Holds(pod) {
+		holds = append(holds, Hold(h))
 	}
 	return holds
 }
@@ -38,7 +35,7 @@ func MayHold(pod *corev1.Pod, h Hold) error {
 	if err := mayName(h.Holder); err != nil {
 		return err
 	}
-	if !Gated(pod) {
+	if !readiness.HasGate(pod) {
 		return &RefusalError{podName(pod), fmt.Sprintf("has no readiness gate %s, so a hold would not take it out of traffic", v1alpha1.InService), "Pods without the gate can only be taken out by their labels"}
 	}
 	for _, there := range Holds(pod) {

@@ -154,7 +154,9 @@ func (v *stagesView) changed(u *v1alpha1.InPlaceUpdate) (bool, error) {
 	v.last = u
 	lines := v.line.Observe(u, v.clock.Now())
 	if ended(u) && (was == nil || !ended(was) || was.Spec.Attempt != u.Spec.Attempt) {
-		lines = append(lines, strings.Split(strings.TrimSuffix(timeline.Summary(u), "\n"), "\n")...)
+		for l := range strings.Lines(timeline.Summary(u)) {
+			lines = append(lines, strings.TrimSuffix(l, "\n"))
+		}
 	}
 	v.screen.print(lines...)
 	return false, nil

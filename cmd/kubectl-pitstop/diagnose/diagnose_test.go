@@ -1,0 +1,180 @@
+package diagnose
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/utils/ptr"
+
+	"pitstop.dev/agent"
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/readiness"
+)
+
+func at(seconds float64) time.Time {
+	return time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC).Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// serving are the facts of a Pod in service at second 100, with a live agent and no order.
+func serving() Facts {
+	return Facts{
+		Now: at(100),
+		Pod: &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "engine-0", UID: "pod-uid", Annotations: map[string]string{}},
+			Spec: corev1.PodSpec{
+				NodeName:       "node-a",
+				ReadinessGates: []corev1.PodReadinessGate{{ConditionType: v1alpha1.InService}},
+			},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: corev1.ConditionTrue},
+				{Type: v1alpha1.InService, Status: corev1.ConditionTrue},
+			}},
+		},
+		Lease: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at(95)}}},
+	}
+}
+
+func (f Facts) closed() Facts {
+	f.Pod.Status.Conditions[0].Status = corev1.ConditionFalse
+	f.Pod.Status.Conditions[1].Status = corev1.ConditionFalse
+	return f
+}
+
+// lowered has the gate say which attempt lowered it and when kubelet answered.
+func (f Facts) lowered() Facts {
+	patch, err := readiness.Lower(f.Pod, "ipu-uid/2", at(40))
+	apply(f.Pod, patch, err)
+	patch, err = readiness.Acknowledge(f.Pod, "ipu-uid/2", at(40.25))
+	apply(f.Pod, patch, err)
+	return f
+}
+
+func apply(pod *corev1.Pod, patch []byte, err error) {
+	if err != nil {
+		panic(err)
+	}
+	before, err := json.Marshal(pod)
+	if err != nil {
+		panic(err)
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, patch, pod)
+	if err != nil {
+		panic(err)
+	}
+	if err := json.Unmarshal(after, pod); err != nil {
+		panic(err)
+	}
+}
+
+func (f Facts) held(holder, value string) Facts {
+	f.Pod.Annotations[v1alpha1.HoldPrefix+holder] = value
+	return f
+}
+
+func (f Facts) ordered(stage v1alpha1.Stage, reason v1alpha1.Reason, message string) Facts {
+	f.Update = &v1alpha1.InPlaceUpdate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "engine-0", UID: "ipu-uid"},
+		Spec: v1alpha1.InPlaceUpdateSpec{
+			PodUID: "pod-uid", NodeName: "node-a", Attempt: 2,
+			Containers: []v1alpha1.ContainerImage{{Name: "engine", Image: "r/engine:v2"}},
+			Drain:      &v1alpha1.Drain{Mode: v1alpha1.DrainEngineMetrics, TimeoutSeconds: ptr.To[int32](300)},
+		},
+		Status: v1alpha1.InPlaceUpdateStatus{
+			Attempt: 2, Stage: stage, Reason: reason, Message: message, StageSince: &metav1.MicroTime{Time: at(40)},
+		},
+	}
+	return f
+}
+
+func (f Facts) with(change func(*Facts)) Facts {
+	change(&f)
+	return f
+}
+
+func agentDead(f *Facts)    { f.Lease.Spec.RenewTime.Time = at(20) }
+func agentNone(f *Facts)    { f.Lease = nil }
+func agentUnknown(f *Facts) { f.Lease, f.LeaseUnknown = nil, true }
+
+func TestDiagnose(t *testing.T) {
+	closed := func() Facts { return serving().closed() }
+	for name, f := range map[string]Facts{
+		"in service without an order": serving(),
+		"in service after an update":  serving().ordered(v1alpha1.StageInService, "", ""),
+		"in service, late":            serving().ordered(v1alpha1.StageInService, v1alpha1.EndedLateSuccess, "missed its deadline"),
+		"after a cancel":              serving().ordered(v1alpha1.StageCancelled, v1alpha1.EndedCancelled, ""),
+		"pulling":                     serving().ordered(v1alpha1.StagePreparing, v1alpha1.WaitingPull, "r/engine:v2: 12 of 40 MiB"),
+		"not permitted":               serving().ordered(v1alpha1.StagePrepared, v1alpha1.WaitingPermit, "waits for permit Drain"),
+		"draining":                    serving().lowered().ordered(v1alpha1.StageDraining, v1alpha1.WaitingDrain, "running 3, waiting 1"),
+		"propagating":                 serving().lowered().ordered(v1alpha1.StageDraining, v1alpha1.WaitingPropagation, "").with(func(f *Facts) { f.Now = at(42) }),
+		"loading":                     closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageProved, v1alpha1.WaitingLoad, ""),
+		"deadline over":               closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageProved, v1alpha1.WaitingLoad, "").with(func(f *Facts) { f.Now = at(1900); f.Lease.Spec.RenewTime.Time = at(1899) }),
+		"agent dead in the middle":    closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageDraining, v1alpha1.WaitingDrain, "running 3").with(agentDead),
+		"not taken up":                serving().ordered(v1alpha1.StageInService, "", "").with(func(f *Facts) { f.Update.Spec.Attempt = 3 }),
+		"not taken up, no agent":      serving().ordered(v1alpha1.StageInService, "", "").with(func(f *Facts) { f.Update.Spec.Attempt = 3 }).with(agentNone),
+		"refused":                     serving().ordered(v1alpha1.StageRefused, v1alpha1.RefusedNotFound, "r/engine:v2: not found"),
+		"failed":                      closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageFailed, v1alpha1.FailedCrashLooping, "engine crashed 3 times, last with exit code 1"),
+		"reason of a later version":   closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageDrained, "SomethingNew", "never heard of"),
+		"order for a former Pod":      serving().ordered(v1alpha1.StageInService, "", "").with(func(f *Facts) { f.Update.Spec.PodUID = "former" }),
+		"deleted in the middle":       closed().ordered(v1alpha1.StageDraining, v1alpha1.WaitingDrain, "").with(func(f *Facts) { f.Pod.DeletionTimestamp = ptr.To(metav1.NewTime(at(99))) }),
+		"held by an operator":         closed().held("operator", "looking into it"),
+		"held by two":                 closed().held("alice", "benchmark").held("gpu-health", "XID 79"),
+		"held after its update":       closed().held("alice", "benchmark").ordered(v1alpha1.StageVerified, v1alpha1.WaitingHeld, "kept out of traffic by another hold: alice"),
+		"hold left, order gone":       closed().held("inplace", "ipu-uid/2"),
+		"of a ServingGroup": serving().with(func(f *Facts) {
+			f.Pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup", Name: "llm-0"}}
+		}),
+		"no gate":                    serving().with(func(f *Facts) { f.Pod.Spec.ReadinessGates = nil }),
+		"gate not set, no agent":     closed().with(func(f *Facts) { f.Pod.Status.Conditions = f.Pod.Status.Conditions[:1] }).with(agentNone),
+		"gate closed, agent alive":   closed(),
+		"gate closed, agent unknown": closed().with(agentUnknown),
+		"not scheduled":              serving().with(func(f *Facts) { f.Pod.Spec.NodeName = "" }),
+		"engine down": serving().with(func(f *Facts) {
+			f.Pod.Status.Conditions[0].Status = corev1.ConditionFalse
+			f.Pod.Spec.ReadinessGates = append(f.Pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: "example.com/other"})
+			f.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "engine", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}},
+				{Name: "proxy"},
+				{Name: "logs", Ready: true},
+			}
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, name, Diagnose(f).Text())
+		})
+	}
+}
+
+// golden compares text with the file testdata/<name>.txt.
+func golden(t *testing.T, name, text string) {
+	t.Helper()
+	path := filepath.Join("testdata", strings.NewReplacer(" ", "-", ",", "").Replace(name)+".txt")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// The plugin reads the Leases by name and does not link the agent for that.
+func TestLeasesAreThoseOfTheAgent(t *testing.T) {
+	if LeasePrefix+"node-a" != agent.LeaseName("node-a") || LeaseTime != agent.LeaseDuration {
+		t.Errorf("agents use %s and %s", agent.LeaseName("node-a"), agent.LeaseDuration)
+	}
+}
