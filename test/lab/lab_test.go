@@ -50,7 +50,6 @@ func up(t *testing.T, nodes int) *lab.Lab {
 
 func TestLab(t *testing.T) {
 	l := up(t, 2)
-	ctx := t.Context()
 	client := clientFor(t, l.RESTConfig())
 	address := serve(t, client, pushServer(t, l))
 
@@ -65,7 +64,7 @@ func TestLab(t *testing.T) {
 	})
 	t.Run("a Service answers", func(t *testing.T) { answers(t, address) })
 	t.Run("logs come through the API server", func(t *testing.T) {
-		out, err := l.Kubectl(ctx, "logs", "deployment/web")
+		out, err := l.Kubectl(t.Context(), "logs", "deployment/web")
 		if err != nil || !strings.Contains(out, "GET /v2/") {
 			t.Errorf("logs: %q, %v", out, err)
 		}
@@ -73,7 +72,7 @@ func TestLab(t *testing.T) {
 	t.Run("a second Up changes nothing", func(t *testing.T) {
 		before := records(t)
 		begin := time.Now()
-		if _, err := lab.Up(ctx, config(2)); err != nil {
+		if _, err := lab.Up(t.Context(), config(2)); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(begin); took > 5*time.Second {
@@ -86,7 +85,7 @@ func TestLab(t *testing.T) {
 	t.Run("containers outlive kubelet and containerd", func(t *testing.T) {
 		before := containers(t, client)
 		for _, n := range l.Nodes() {
-			if err := errors.Join(n.RestartKubelet(ctx), n.RestartContainerd(ctx)); err != nil {
+			if err := errors.Join(n.RestartKubelet(t.Context()), n.RestartContainerd(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -100,10 +99,10 @@ func TestLab(t *testing.T) {
 		for _, name := range []string{"kube-scheduler", "node1-kubelet", "node2-mounts", "kube-apiserver"} {
 			kill(t, name)
 		}
-		if _, err := lab.Up(ctx, config(3)); err != nil {
+		if _, err := lab.Up(t.Context(), config(3)); err != nil {
 			t.Fatal(err)
 		}
-		if err := lab.Status(ctx, config(3), os.Stderr); err != nil {
+		if err := lab.Status(t.Context(), config(3), os.Stderr); err != nil {
 			t.Error(err)
 		}
 		if after := containers(t, client); after != before {
@@ -135,14 +134,17 @@ func TestDownAfterAnUpThatWasCut(t *testing.T) {
 func TestDownOfALabThatIsDamaged(t *testing.T) {
 	for name, damage := range map[string]func(*testing.T, *lab.Lab){
 		"its state is gone": func(t *testing.T, _ *lab.Lab) {
+			t.Helper()
 			must(t, os.RemoveAll(filepath.Join(config(0).StateDir, "lab.json")))
 		},
 		"its folder is gone": func(t *testing.T, _ *lab.Lab) {
+			t.Helper()
 			must(t, await.Until(t.Context(), "the removal", 5*time.Second, func(context.Context) error {
 				return os.RemoveAll(config(0).StateDir) // others write to it meanwhile
 			}))
 		},
 		"every process but the containers was killed": func(t *testing.T, l *lab.Lab) {
+			t.Helper()
 			serve(t, clientFor(t, l.RESTConfig()), pushServer(t, l))
 			for _, name := range names(t) {
 				kill(t, name)
@@ -237,7 +239,7 @@ func answers(t *testing.T, address string) {
 			if err != nil {
 				return err
 			}
-			resp.Body.Close()
+			_ = resp.Body.Close()
 		}
 		return nil
 	})

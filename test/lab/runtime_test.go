@@ -35,7 +35,7 @@ func TestRuntime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
 	runtime, images := cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
 	sandbox := func(t *testing.T) {
 		t.Helper()
@@ -92,7 +92,7 @@ func TestRuntime(t *testing.T) {
 			t.Fatal(err)
 		}
 		list, err := runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-		if err != nil || len(list.Items) != 1 || list.Items[0].State != cri.PodSandboxState_SANDBOX_READY {
+		if err != nil || len(list.GetItems()) != 1 || list.GetItems()[0].GetState() != cri.PodSandboxState_SANDBOX_READY {
 			t.Errorf("sandboxes after a restart: %v, %v", list.GetItems(), err)
 		}
 	})

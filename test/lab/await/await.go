@@ -21,7 +21,7 @@ func Until(ctx context.Context, what string, limit time.Duration, try func(conte
 			if ctx.Err() == nil || last == nil {
 				last = err
 			}
-			return false, nil //nolint:nilerr // a failed try is the reason for the next
+			return false, nil // it is the reason for the next
 		}
 		return true, nil
 	})
