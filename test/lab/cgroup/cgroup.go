@@ -60,7 +60,7 @@ func (t Tree) Unified() bool { return t.unified }
 func (t Tree) Make(path string) error {
 	for _, root := range t.roots {
 		dir := root
-		for _, part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
 			if t.unified {
 				if err := delegate(dir); err != nil {
 					return err
@@ -93,7 +93,7 @@ func delegate(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range strings.FieldsSeq(string(data)) {
+	for c := range strings.FieldsSeq(string(data)) {
 		if !strings.Contains(controllers, " "+c+" ") {
 			continue
 		}
@@ -153,7 +153,7 @@ func (t Tree) Processes(path string) []int {
 		if err != nil {
 			continue // removed meanwhile
 		}
-		for _, f := range strings.FieldsSeq(string(data)) {
+		for f := range strings.FieldsSeq(string(data)) {
 			if pid, err := strconv.Atoi(f); err == nil && pid > 1 {
 				pids = append(pids, pid)
 			}

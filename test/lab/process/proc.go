@@ -100,7 +100,7 @@ func environ(pid int) map[string]string {
 		return nil
 	}
 	env := map[string]string{}
-	for _, entry := range strings.SplitSeq(string(data), "\x00") {
+	for entry := range strings.SplitSeq(string(data), "\x00") {
 		name, value, _ := strings.Cut(entry, "=")
 		env[name] = value
 	}
