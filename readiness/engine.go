@@ -98,7 +98,7 @@ func (s *Scraper) read(page io.Reader) (Requests, error) {
 	parser := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(lines)
 	if err != nil {
-		return Requests{}, fmt.Errorf("parse metrics: %w", err)
+		return Requests{}, fmt.Errorf("%w: %w", ErrPage, err)
 	}
 	var total Requests
 	known := false

@@ -32,7 +32,8 @@ func TestLower(t *testing.T) {
 		text string
 	}{
 		"a new Pod": {
-			newPod(), Gate{Present: true, Token: testToken, LoweredAt: t0(), NeverServed: true},
+			newPod(),
+			Gate{Present: true, Token: testToken, LoweredAt: t0(), NeverServed: true},
 			"held by inplace (token " + testToken + "): lowered 2026-01-02T03:04:05.678Z, never served",
 		},
 		"a Pod born with a hold": {
@@ -42,7 +43,8 @@ func TestLower(t *testing.T) {
 		},
 		"again for the same attempt": {
 			newPod(withHold("inplace", testToken), withGate(corev1.ConditionFalse, mine)),
-			Gate{Present: true, Token: testToken, LoweredAt: before, AcknowledgedAt: before.Add(20 * time.Millisecond)}, mine,
+			Gate{Present: true, Token: testToken, LoweredAt: before, AcknowledgedAt: before.Add(20 * time.Millisecond)},
+			mine,
 		},
 		"a later attempt on a held Pod": {
 			newPod(withHold("inplace", "old/2"), withGate(corev1.ConditionFalse, "held by inplace (token old/2): lowered 2026-01-02T03:00:00.000Z, acknowledged 2026-01-02T03:00:00.020Z")),

@@ -127,7 +127,7 @@ func must(t tester) func(data []byte, err error) []byte {
 	}
 }
 
-func equal(t testing.TB, what string, want, got any) {
+func equal(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)

@@ -24,6 +24,9 @@ var (
 	// ErrTooLarge reports a page beyond Config.MaxBytes.
 	ErrTooLarge = errors.New("metrics page too large")
 
+	// ErrPage reports a page whose lines about requests are not in Prometheus' text format.
+	ErrPage = errors.New("not a page of metrics")
+
 	// ErrValue reports a metric that is no number of requests.
 	ErrValue = errors.New("not a number of requests")
 )
@@ -80,7 +83,7 @@ func NewScraper(c Config) (*Scraper, error) {
 }
 
 // Requests returns how many requests the Pod's engine has. Any error means that they are
-// unknown: ErrNoPort, ErrNoAddress, ErrNoMetrics, ErrTooLarge, ErrValue, or one of the network.
+// unknown: ErrNoPort, ErrNoAddress, ErrNoMetrics, ErrPage, ErrTooLarge, ErrValue, or one of the network.
 func (s *Scraper) Requests(ctx context.Context, pod *corev1.Pod) (Requests, error) {
 	url, err := metricsURL(pod)
 	if err != nil {
