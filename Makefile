@@ -10,6 +10,7 @@ TOOLS := $(CACHE)/tools/$(shell sha256sum tools.mod | cut -c1-16)
 LINT := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 
+VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
 BINARIES := pitstop-agent kubectl-pitstop
 LAB := go run ./test/lab/cmd/lab
 
@@ -27,7 +28,7 @@ help: ## List the targets
 .PHONY: build
 build: ## Build the binaries into bin/
 	@mkdir -p bin
-	CGO_ENABLED=0 go build -buildvcs=false -trimpath -o bin/ $(addprefix ./cmd/,$(BINARIES))
+	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ $(addprefix ./cmd/,$(BINARIES))
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Write the generated files anew

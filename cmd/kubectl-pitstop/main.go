@@ -14,11 +14,15 @@ import (
 	"pitstop.dev/cmd/kubectl-pitstop/verb"
 )
 
+// version is set by the linker.
+var version = "dev"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := verb.Execute(ctx, os.Args[1:], verb.Env{
 		Streams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
 		Clock:   clock.RealClock{},
+		Version: version,
 		Connect: verb.Connect,
 	})
 	stop()

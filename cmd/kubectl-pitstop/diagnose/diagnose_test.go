@@ -124,7 +124,7 @@ func TestDiagnose(t *testing.T) {
 		"failed":                      closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageFailed, v1alpha1.FailedCrashLooping, "engine crashed 3 times, last with exit code 1"),
 		"reason of a later version":   closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageDrained, "SomethingNew", "never heard of"),
 		"order for a former Pod":      serving().ordered(v1alpha1.StageInService, "", "").with(func(f *Facts) { f.Update.Spec.PodUID = "former" }),
-		"deleted in the middle":       closed().ordered(v1alpha1.StageDraining, v1alpha1.WaitingDrain, "").with(func(f *Facts) { f.Pod.DeletionTimestamp = ptr.To(metav1.NewTime(at(99))) }),
+		"deleted in the middle":       closed().ordered(v1alpha1.StageDraining, v1alpha1.WaitingDrain, "").with(func(f *Facts) { f.Pod.DeletionTimestamp = new(metav1.NewTime(at(99))) }),
 		"held by an operator":         closed().held("operator", "looking into it"),
 		"held by two":                 closed().held("alice", "benchmark").held("gpu-health", "XID 79"),
 		"held after its update":       closed().held("alice", "benchmark").ordered(v1alpha1.StageVerified, v1alpha1.WaitingHeld, "kept out of traffic by another hold: alice"),

@@ -168,7 +168,7 @@ func TestUpdateRefuses(t *testing.T) {
 			want:   []string{"phase Failed", "recreate"},
 		},
 		"a Pod that is being deleted": {
-			change: func(p *corev1.Pod, _ *v1alpha1.InPlaceUpdate) { p.DeletionTimestamp = ptr.To(metav1.Now()) },
+			change: func(p *corev1.Pod, _ *v1alpha1.InPlaceUpdate) { p.DeletionTimestamp = new(metav1.Now()) },
 			want:   []string{"being deleted"},
 		},
 		"a Pod that a ServingGroup owns": {
@@ -218,7 +218,7 @@ func TestUpdateConflicts(t *testing.T) {
 			[]string{"former", "pod-uid", "kubectl -n ns delete inplaceupdate engine-0"},
 		},
 		"with an order that is being deleted": {
-			func(u *v1alpha1.InPlaceUpdate) { u.DeletionTimestamp = ptr.To(metav1.Now()) },
+			func(u *v1alpha1.InPlaceUpdate) { u.DeletionTimestamp = new(metav1.Now()) },
 			[]string{"being deleted"},
 		},
 	} {

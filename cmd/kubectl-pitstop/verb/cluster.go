@@ -221,6 +221,6 @@ func errNotInstalled() error {
 	return &order.RefusalError{
 		Object: "this cluster",
 		Why:    "has no resource " + v1alpha1.InPlaceUpdates.GroupResource().String() + ": Pitstop is not installed",
-		Way:    "install it with `kubectl apply -k deploy/base`",
+		Way:    "install it with `kubectl apply --server-side -k deploy/base`",
 	}
 }

@@ -32,6 +32,7 @@ const (
 type Env struct {
 	Streams genericiooptions.IOStreams
 	Clock   clock.WithTicker
+	Version string
 	// Connect makes the clients that the kubeconfig flags ask for.
 	Connect func(genericclioptions.RESTClientGetter) (Clients, error)
 }
@@ -58,12 +59,14 @@ func newRoot(env Env) *cobra.Command {
 		Long: "Update the images of running Pods in place: the Pod keeps its UID, IP, node, GPUs and volumes, " +
 			"and only the changed containers restart, out of traffic.\n\n" +
 			"Exit codes: 0 done, 1 failed or refused, 2 used wrongly, 3 conflict.",
+		Version:       env.Version,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl pitstop"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("kubectl pitstop {{.Version}}\n")
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.AddFlags(root.PersistentFlags())
 	c := &cli{Env: env, flags: flags}

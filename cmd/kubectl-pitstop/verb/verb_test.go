@@ -127,6 +127,7 @@ func (b *bench) run(ctx context.Context, args ...string) int {
 	return verb.Execute(ctx, append(args, "--namespace", "ns"), verb.Env{
 		Streams: genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: b.out, ErrOut: b.err},
 		Clock:   clocktesting.NewFakeClock(now),
+		Version: "v1.2.3",
 		Connect: func(genericclioptions.RESTClientGetter) (verb.Clients, error) {
 			return verb.Clients{Core: b.core, Dynamic: b.dynamic}, nil
 		},
@@ -359,7 +360,7 @@ func TestNotInstalled(t *testing.T) {
 	unknownPath := apierrors.NewGenericServerResponse(404, "get", v1alpha1.InPlaceUpdates.GroupResource(), "engine-0", "404 page not found", 0, true)
 	b.dynamic.PrependReactor("*", "inplaceupdates", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, unknownPath })
 	for _, args := range [][]string{{"update", "engine-0", "engine=b"}, {"status"}, {"status", "--watch"}, {"explain", "engine-0"}, {"cancel", "engine-0"}} {
-		b.want(t, b.run(t.Context(), args...), 1, "Pitstop is not installed", "kubectl apply -k")
+		b.want(t, b.run(t.Context(), args...), 1, "Pitstop is not installed", "kubectl apply --server-side -k")
 	}
 }
 
@@ -524,6 +525,14 @@ func TestExplain(t *testing.T) {
 	var printed struct{ Reason, Stage, Gate string }
 	if err := json.Unmarshal(b.out.Bytes(), &printed); err != nil || printed.Reason != "ImageNotFound" || printed.Stage != "Refused" || printed.Gate != "open" {
 		t.Errorf("printed %s, %v", b.out, err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	b := newBench(t)
+	b.want(t, b.run(t.Context(), "--version"), 0)
+	if got := b.out.String(); got != "kubectl pitstop v1.2.3\n" {
+		t.Errorf("output %q", got)
 	}
 }
 
