@@ -1,0 +1,167 @@
+//go:build lab
+
+package crash
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/test/crash/victim"
+)
+
+// quiet is how long nothing may be written before a run counts as over.
+const quiet = 500 * time.Millisecond
+
+// tries is how often a point that a run did not come to is tried again: how many commits
+// there are depends a little on time.
+const tries = 3
+
+// Killed at any write, whatever becomes of the journal: the update ends as if nothing had been.
+func TestKilledAtAnyWrite(t *testing.T) {
+	began := time.Now()
+	w := newWorld(t)
+	points := learn(t, w)
+	if len(points) == 0 {
+		t.Fatal("an update without a write")
+	}
+	var done atomic.Int64
+	t.Run("table", func(t *testing.T) {
+		for _, p := range points {
+			for _, f := range faults {
+				t.Run(p.String()+"/"+f.name, func(t *testing.T) {
+					t.Parallel()
+					killAndSee(t, w, p, f)
+					done.Add(1)
+				})
+			}
+		}
+	})
+	t.Logf("%d write points x %d journal faults: %d cases, %s", len(points), len(faults), done.Load(), time.Since(began).Round(time.Second))
+}
+
+// learn runs an update that nobody kills and returns all its write points.
+func learn(t *testing.T, w *world) []victim.Point {
+	t.Helper()
+	var points []victim.Point
+	t.Run("undisturbed", func(t *testing.T) {
+		s := newScene(t, w)
+		s.give()
+		agent := s.start(victim.Options{})
+		s.awaitService()
+		s.awaitQuiet()
+		s.check()
+		must(t, agent.end())
+		s.checkJournal(fault{keeps: true})
+		for _, line := range s.traced() {
+			t.Log(line)
+			name, _, _ := strings.Cut(line, " ")
+			p, err := victim.Parse(name)
+			must(t, err)
+			points = append(points, p)
+		}
+	})
+	for _, k := range []victim.Kind{victim.Answered, victim.Sent, victim.Committed} {
+		if !slices.ContainsFunc(points, func(p victim.Point) bool { return p.Kind == k }) {
+			t.Fatalf("no write point %s", k)
+		}
+	}
+	return points
+}
+
+// awaitQuiet waits until no write has come for a while.
+func (s *scene) awaitQuiet() {
+	s.t.Helper()
+	lines, since := 0, time.Now()
+	eventually(s.t, patient, func() bool {
+		if n := len(s.traced()); n != lines {
+			lines, since = n, time.Now()
+		}
+		return time.Since(since) > quiet
+	})
+}
+
+// killAndSee is one case.
+func killAndSee(t *testing.T, w *world, p victim.Point, f fault) {
+	t.Helper()
+	s := killed(t, w, p, f)
+	if f.lift != nil {
+		s.awaitQuiet() // what was sent may be on its way
+	}
+	f.apply(s)
+	started, pulled := s.started(), s.pulls()
+	agent := s.start(victim.Options{})
+	if f.lift != nil {
+		s.during(agent, started, pulled)
+		f.lift(s)
+	}
+	s.awaitService()
+	s.awaitQuiet()
+	s.check()
+	if err := agent.end(); err != nil {
+		t.Errorf("the agent ended badly: %v\n%s", err, s.story())
+	}
+	s.checkJournal(f)
+}
+
+// killed returns a scene in which the agent was killed at p.
+func killed(t *testing.T, w *world, p victim.Point, f fault) *scene {
+	t.Helper()
+	for range tries {
+		s := newScene(t, w)
+		if f.small {
+			s.mount()
+		}
+		s.give()
+		agent := s.start(victim.Options{Point: p})
+		over := func() bool { return agent.gone() || s.stage() == v1alpha1.StageInService }
+		if !eventually(t, patient, over) {
+			t.Fatalf("neither killed nor done\n%s", s.story())
+		}
+		if eventually(t, 4*quiet, agent.killed) {
+			return s
+		}
+		if agent.gone() {
+			t.Fatalf("the agent ended: %v\n%s", agent.err, s.story())
+		}
+		t.Logf("write point %s was not reached:\n%s", p, strings.Join(s.traced(), "\n"))
+		agent.kill()
+	}
+	t.Fatalf("write point %s was never reached", p)
+	return nil
+}
+
+// during sees that an agent without its journal finishes what is open and starts nothing.
+func (s *scene) during(agent *agentProcess, started bool, pulled int) { //nolint:revive // what was found before
+	t := s.t
+	t.Helper()
+	if started {
+		s.awaitService()
+	} else if !eventually(t, patient, s.waitsForJournal) {
+		t.Fatalf("nobody says that the journal is missed\n%s", s.story())
+	}
+	if !started && s.started() {
+		t.Errorf("an update was begun without a journal\n%s", s.story())
+	}
+	if n := s.pulls(); !started && n != pulled {
+		t.Errorf("%d images were pulled without a journal\n%s", n-pulled, s.story())
+	}
+	status, text, err := agent.ready()
+	if err != nil || status != http.StatusServiceUnavailable {
+		t.Errorf("readyz: %d %q %v, want %d", status, text, err, http.StatusServiceUnavailable)
+	}
+}
+
+func (s *scene) waitsForJournal() bool {
+	u := s.order(s.name)
+	return u != nil && u.Status.Reason == v1alpha1.WaitingJournal
+}
+
+// pulls counts the pulls of the new images.
+func (s *scene) pulls() int {
+	return s.fake.Count("PullImage", s.image("engine", "v2")) + s.fake.Count("PullImage", s.image("router", "v2"))
+}
