@@ -9,8 +9,11 @@
 //	   +-----------+------------+-----------+----------+           +----------+----------+
 //	                 Refused, Cancelled                                   Failed -> Verified (late success)
 //
-// Until the patch everything can be taken back: the Pod then serves as before. From the patch
-// on an update goes only forward, or to a newer attempt.
+// Until the patch everything can be taken back: the Pod then serves as before. Where an image is
+// lost from the node after Prepared, a Pod that is alone in its unit goes back there. From the
+// patch on an update goes only forward, or to a newer attempt. How an attempt ends is reported
+// before the Pod is opened or held for it: what follows from a report is found again after a
+// crash, and a deadline that has passed is not.
 package agent
 
 import (
@@ -79,10 +82,14 @@ func Next(u Update, now time.Time) Step {
 			Do: ActReport, Stage: v1alpha1.StageCancelled, Reason: v1alpha1.EndedPodGone,
 			Message: "the Pod is being deleted or is gone: nothing was touched; a new Pod needs a new InPlaceUpdate",
 		}
-	case u.Report.Stage.Ended() && u.Pod.Hold.Placed() && !u.swapOpen():
-		return Step{Do: ActOpen, Stage: u.Report.Stage}
+	case u.Report.Stage == v1alpha1.StageInService && u.holdLeft():
+		return Step{Do: ActOpen, Stage: v1alpha1.StageInService}
+	case u.Report.Stage.Ended() && u.holdLeft():
+		return Step{Do: ActOpen, Stage: v1alpha1.StagePending} // the Pod is only taken back
 	case u.Report.Stage.Ended():
 		return Step{Do: ActDone, Stage: u.Report.Stage, Reason: u.Report.Reason}
+	case u.Order.Foreign != "" && !u.Pod.patchedByOrder:
+		return Step{Do: ActReport, Stage: v1alpha1.StageRefused, Reason: v1alpha1.RefusedForeign, Message: u.Order.Foreign}
 	case u.swapped():
 		return u.afterSwap(now)
 	default:
@@ -118,13 +125,14 @@ func (u Update) beforeSwap(now time.Time) Step {
 	if s, wait := u.prepare(now); wait {
 		return s
 	}
-	if !u.reached(v1alpha1.StagePrepared) {
+	if !u.reached(v1alpha1.StagePrepared) || u.reached(v1alpha1.StageDraining) && !u.Pod.Hold.Placed() {
 		return Step{Do: ActReport, Stage: v1alpha1.StagePrepared, Reason: u.permitReason(v1alpha1.PermitDrain)}
 	}
 	if !u.Order.Permit.Allows(v1alpha1.PermitDrain) {
 		return Step{Stage: v1alpha1.StagePrepared, Reason: v1alpha1.WaitingPermit, Message: "waits for permit Drain"}
 	}
-	if u.nothingToSwap() && u.Order.OpenAt == v1alpha1.OpenAtProved && u.Order.Permit.Allows(v1alpha1.PermitSwap) {
+	if len(u.Order.Want) > 0 && u.nothingToSwap() &&
+		u.Order.OpenAt == v1alpha1.OpenAtProved && u.Order.Permit.Allows(v1alpha1.PermitSwap) {
 		return u.afterSwap(now) // the containers already run what is asked for
 	}
 	if s, wait := u.drain(now); wait {
@@ -148,8 +156,7 @@ func (u Update) swap(now time.Time) Step {
 			return s
 		}
 		s := u.waitOrRefuse(now, at, v1alpha1.WaitingKubelet, "kubelet has not yet acted on the images of the attempt before")
-		s.Until = earliest(s.Until, u.nextStop(now))
-		return s
+		return s.by(u.nextStop(now))
 	case u.nothingToSwap():
 		return u.afterSwap(now)
 	default:
@@ -159,17 +166,21 @@ func (u Update) swap(now time.Time) Step {
 
 // afterSwap proves what kubelet started, and puts the Pod back in service.
 func (u Update) afterSwap(now time.Time) Step {
-	if u.Pod.Failed {
+	switch {
+	case u.untouched():
+		return u.open(now)
+	case u.Pod.Failed:
 		return u.fail(v1alpha1.FailedPod, "the Pod's phase is final and kubelet starts nothing in it: recreate it")
-	}
-	if u.Report.Stage == v1alpha1.StageFailed && !u.mayComeGood() {
+	case u.failed() && !(u.mayComeGood() && u.Node.RuntimeUp):
 		return u.fail(u.Report.Reason, u.Report.Message)
-	}
-	if !u.Node.RuntimeUp {
+	case !u.Node.RuntimeUp:
 		return Step{Stage: v1alpha1.StageSwapping, Reason: v1alpha1.WaitingRuntime, Message: "the container runtime does not answer"}
 	}
 	if s, ok := u.overdueStop(now); ok {
 		return s
+	}
+	if u.opensEarly() {
+		return Step{Do: ActOpen, Stage: v1alpha1.StageProved}
 	}
 	if s, wait := u.prove(now); wait {
 		return s
@@ -177,36 +188,48 @@ func (u Update) afterSwap(now time.Time) Step {
 	return u.open(now)
 }
 
+// opensEarly reports whether the gate opens before the new containers run.
+func (u Update) opensEarly() bool {
+	return u.Order.OpenAt == v1alpha1.OpenAtProved && u.Order.Permit.Allows(v1alpha1.PermitServe) &&
+		u.Report.Stage != v1alpha1.StageFailed && u.Pod.Hold.Placed() && u.Pod.patchedByOrder && u.identified()
+}
+
 // open takes a proved Pod to service.
 func (u Update) open(now time.Time) Step {
-	failed := u.Report.Stage == v1alpha1.StageFailed
 	verified := u.Pod.ContainersReady
-	if u.Order.OpenAt == v1alpha1.OpenAtVerified || failed {
-		switch {
-		case !verified:
-			return u.load(now)
-		case !u.reached(v1alpha1.StageVerified) && u.Order.OpenAt == v1alpha1.OpenAtVerified, failed:
-			return Step{Do: ActReport, Stage: v1alpha1.StageVerified, Reason: u.lateReason()}
-		}
-	}
 	switch {
+	case u.opensVerified() && !verified:
+		return u.load(now)
+	case u.failed() && u.Pod.GateOpen && !u.Pod.Ready:
+		return u.awaitReady(now)
+	case u.opensVerified() && !u.reached(v1alpha1.StageVerified):
+		return Step{Do: ActReport, Stage: v1alpha1.StageVerified, Reason: u.lateReason()}
 	case !u.Order.Permit.Allows(v1alpha1.PermitServe):
 		return Step{Stage: u.provedStage(), Reason: v1alpha1.WaitingPermit, Message: "waits for permit Serve"}
 	case u.mustOpen():
 		return Step{Do: ActOpen, Stage: u.provedStage()}
-	case !verified && len(u.Order.Targets()) > 0 || !verified && u.Report.Attempt == u.Order.Attempt && u.swapOpen():
+	case u.untouched():
+		return u.endUntouched()
+	case !verified:
 		return u.load(now)
 	case len(u.Pod.OtherHolders) > 0:
 		return Step{
 			Stage: v1alpha1.StageVerified, Reason: v1alpha1.WaitingHeld,
 			Message: "kept out of traffic by another hold: " + join(u.Pod.OtherHolders),
 		}
-	case len(u.Order.Targets()) == 0 && !u.Pod.PatchedByOrder():
-		return Step{Do: ActReport, Stage: u.untouchedEnd(), Reason: u.untouchedReason()}
 	case !u.Pod.Ready:
-		return u.failLate(now, v1alpha1.StageVerified, v1alpha1.WaitingReady, "the gate is open; kubelet has not reported Ready")
+		return u.awaitReady(now)
 	}
-	return Step{Do: ActReport, Stage: v1alpha1.StageInService, Reason: u.endReason()}
+	return Step{Do: ActReport, Stage: v1alpha1.StageInService, Reason: u.lateReason()}
+}
+
+// endUntouched ends an attempt that patched nothing: one by hand without containers takes back
+// the one before it.
+func (u Update) endUntouched() Step {
+	if u.Order.ByHand && u.Report.Superseded {
+		return Step{Do: ActReport, Stage: v1alpha1.StageCancelled, Reason: v1alpha1.EndedCancelled}
+	}
+	return Step{Do: ActReport, Stage: v1alpha1.StageInService}
 }
 
 // load waits for the engine.
@@ -214,11 +237,19 @@ func (u Update) load(now time.Time) Step {
 	return u.failLate(now, v1alpha1.StageProved, v1alpha1.WaitingLoad, "the new containers run and are not ready yet")
 }
 
+// awaitReady waits for kubelet, or for another gate of the Pod. What runs is good, so the Pod is
+// not held where that takes too long: it would never be Ready then.
+func (u Update) awaitReady(now time.Time) Step {
+	s := u.failLate(now, v1alpha1.StageVerified, v1alpha1.WaitingReady, "the gate is open; kubelet has not reported Ready")
+	if s.Do == ActHold {
+		s.Do = ActNone
+	}
+	return s
+}
+
 // refusal returns why nothing that this order asks for can be done to this Pod, if so.
 func (u Update) refusal() (v1alpha1.Reason, string) {
 	switch {
-	case u.Order.Foreign != "":
-		return v1alpha1.RefusedForeign, u.Order.Foreign
 	case !u.Pod.HasGate:
 		return v1alpha1.RefusedNoGate, "the Pod has no readiness gate " + string(v1alpha1.InService) +
 			": gates cannot be added to a live Pod; add it to the template and recreate the Pod"
@@ -249,24 +280,23 @@ func (u Update) backsOut() bool {
 }
 
 func (u Update) refuse(reason v1alpha1.Reason, message string) Step {
-	if u.Pod.Hold.Placed() && !u.swapOpen() {
-		return Step{Do: ActOpen, Stage: v1alpha1.StagePending}
-	}
 	if u.swapOpen() {
 		message += "; the Pod stays out of traffic, since the images of an attempt before are not up: update to an image that is good"
 	}
 	return Step{Do: ActReport, Stage: v1alpha1.StageRefused, Reason: reason, Message: message}
 }
 
+// fail reports that the attempt has failed, and holds the Pod if its new images were let in.
 func (u Update) fail(reason v1alpha1.Reason, message string) Step {
+	s := Step{Do: ActReport, Stage: v1alpha1.StageFailed, Reason: reason, Message: message}
 	switch {
-	case !u.Pod.Hold.Placed() && u.Pod.HasGate && !u.Pod.Failed:
-		return Step{Do: ActHold, Stage: v1alpha1.StageFailed}
-	case u.Report.Stage == v1alpha1.StageFailed && u.Report.Reason == reason:
-		return Step{Stage: v1alpha1.StageFailed, Reason: reason, Message: message}
+	case !u.failed() || u.Report.Reason != reason:
+	case u.Pod.patchedByOrder && !u.Pod.Hold.Placed() && u.Pod.HasGate && !u.Pod.Failed:
+		s.Do = ActHold
 	default:
-		return Step{Do: ActReport, Stage: v1alpha1.StageFailed, Reason: reason, Message: message}
+		s.Do = ActNone
 	}
+	return s
 }
 
 // mayComeGood reports whether a failed attempt is worth another look.

@@ -37,9 +37,7 @@ func (u Update) prepareOne(c Container, now time.Time) Step {
 	case p.State == ProofUnknown:
 		return u.waitOrRefuse(now, v1alpha1.StagePreparing, v1alpha1.WaitingRuntime, p.Message)
 	case p.State == ProofPending:
-		s := u.waitOrRefuse(now, v1alpha1.StagePreparing, p.Why, "container "+c.Name+": "+p.Message)
-		s.Until = earliest(s.Until, p.RetryAt)
-		return s
+		return u.waitOrRefuse(now, v1alpha1.StagePreparing, p.Why, "container "+c.Name+": "+p.Message).by(p.RetryAt)
 	case !u.Node.JournalOpen && !u.Pod.Hold.Placed():
 		return u.waitForJournal(now, v1alpha1.StagePending)
 	case u.late(now, v1alpha1.StagePreparing):
@@ -91,9 +89,7 @@ func (u Update) hold(now time.Time) Step {
 	case !u.Node.JournalOpen:
 		return u.waitForJournal(now, at)
 	case u.Node.NotNow != "":
-		s := u.waitOrRefuse(now, at, u.Node.NotNow, u.Node.NotNowMessage)
-		s.Until = earliest(s.Until, u.Node.NotNowUntil)
-		return s
+		return u.waitOrRefuse(now, at, u.Node.NotNow, u.Node.NotNowMessage).by(u.Node.NotNowUntil)
 	default:
 		return Step{Do: ActHold, Stage: v1alpha1.StageDraining}
 	}

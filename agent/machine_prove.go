@@ -44,18 +44,43 @@ func (u Update) proveOne(c Container, now time.Time) (s Step, wait bool) {
 		return Step{Do: ActPull, Stage: v1alpha1.StageSwapping, Image: c.Want}, true // kubelet would have to pull it itself
 	case proof.State != Proved:
 		return u.awaitKubelet(now, "container "+c.Name+": image "+c.SpecImage+" is not proved: "+proof.Message), true
+	case !c.Now.Up && c.Now.Hash == c.SpecHash:
+		// Kubelet has made it. Up and down between crashes, it stays at one stage: one deadline.
+		return u.failLate(now, v1alpha1.StageProved, v1alpha1.WaitingLoad, "container "+c.Name+" does not run; kubelet starts it"), true
+	case c.Now.Hash != c.SpecHash && c.Now.Up:
+		return u.awaitKubelet(now, "container "+c.Name+" still runs the image before"), true
 	case !c.Now.Up:
 		return u.awaitKubelet(now, "container "+c.Name+" is not running"), true
-	case c.Now.Hash != c.SpecHash:
-		return u.awaitKubelet(now, "container "+c.Name+" still runs the image before"), true
 	case c.Now.ImageID != proof.ID:
 		return u.awaitKubelet(now, "container "+c.Name+" runs image "+c.Now.ImageID+", proved was "+proof.ID), true
-	case u.Pod.patchedByOrder && c.inBaseline() && now.Before(u.Pod.Patched.At.Add(relist)):
+	case u.Pod.patchedByOrder && c.Want != "" && c.inBaseline() && now.Before(u.Pod.Patched.At.Add(relist)):
 		s := u.awaitKubelet(now, "container "+c.Name+" may still be about to be replaced")
-		s.Until = earliest(s.Until, u.Pod.Patched.At.Add(relist))
-		return s, true
+		return s.by(u.Pod.Patched.At.Add(relist)), true
 	}
 	return Step{}, false
+}
+
+// identified reports whether kubelet has made all that the order asks for: new containers, each
+// with kubelet's hash for the new image and the proved image id, though not all may run yet.
+//
+// The gate opens at this moment and not at the start that follows it. Kubelet makes and starts
+// a container in one sync of its Pod, and looks at the gate again only in its next sync, which
+// waits for the next relist: a gate that is open by then costs nothing, one that opens later
+// costs a second. Until the new engine is ready ContainersReady keeps the Pod out of traffic:
+// the sync that made the container has seen the old one dead.
+func (u Update) identified() bool {
+	made := 0
+	for _, c := range u.Containers {
+		switch {
+		case !c.Regular || c.Want == "" || c.Before.Image == c.SpecImage:
+		case c.WantProof.State != Proved || c.Want != c.SpecImage,
+			!c.Now.Up && !c.Now.Made, c.Now.Hash != c.SpecHash, c.Now.ImageID != c.WantProof.ID, c.inBaseline():
+			return false
+		default:
+			made++
+		}
+	}
+	return made > 0
 }
 
 // inBaseline reports whether the running container is older than the present swap.
@@ -69,20 +94,24 @@ func (u Update) awaitKubelet(now time.Time, message string) Step {
 	if u.stopStuck(now) {
 		return u.fail(v1alpha1.FailedStopStuck, message+" and did not end when it was killed: the node may have to be rebooted")
 	}
-	s := u.failLate(now, v1alpha1.StageSwapping, v1alpha1.WaitingKubelet, message)
-	s.Until = earliest(s.Until, u.nextStop(now))
-	return s
+	return u.failLate(now, v1alpha1.StageSwapping, v1alpha1.WaitingKubelet, message).by(u.nextStop(now))
 }
 
 // old reports whether c still runs what it ran before the latest patch.
 func (c Container) old() bool { return c.Regular && c.Now.Up && c.Now.Hash != c.SpecHash }
 
-func (u Update) stopBy() time.Time { return u.Pod.Patched.At.Add(u.Order.StopTimeout) }
+// stopBy is when the old containers must have ended; zero if they are not this update's to end.
+func (u Update) stopBy() time.Time {
+	if !u.Pod.patchedByOrder && !u.swapOpen() {
+		return time.Time{}
+	}
+	return u.Pod.Patched.At.Add(u.Order.StopTimeout)
+}
 
 // overdueStop returns the step that kills an old container whose time is over. It needs a live
 // kubelet: a container that is down while kubelet restarts would lose its Pod its devices.
 func (u Update) overdueStop(now time.Time) (Step, bool) {
-	if u.Pod.Patched.At.IsZero() || now.Before(u.stopBy()) || !u.Node.KubeletUp {
+	if by := u.stopBy(); by.IsZero() || now.Before(by) || !u.Node.KubeletUp {
 		return Step{}, false
 	}
 	for _, c := range u.Containers {
@@ -94,17 +123,20 @@ func (u Update) overdueStop(now time.Time) (Step, bool) {
 }
 
 func (u Update) stopStuck(now time.Time) bool {
-	return !u.Pod.Patched.At.IsZero() && u.Node.KubeletUp && now.After(u.stopBy().Add(killGrace)) &&
+	by := u.stopBy()
+	return !by.IsZero() && u.Node.KubeletUp && now.After(by.Add(killGrace)) &&
 		slices.ContainsFunc(u.Containers, Container.old)
 }
 
 // nextStop returns when overdueStop is worth another look; zero if never.
 func (u Update) nextStop(now time.Time) time.Time {
-	if u.Pod.Patched.At.IsZero() || !slices.ContainsFunc(u.Containers, Container.old) {
+	by := u.stopBy()
+	switch {
+	case by.IsZero() || !slices.ContainsFunc(u.Containers, Container.old):
 		return time.Time{}
-	}
-	if by := u.stopBy(); now.Before(by) {
+	case now.Before(by):
 		return by
+	default:
+		return now.Add(relist)
 	}
-	return now.Add(relist)
 }

@@ -177,7 +177,8 @@ type Baseline struct {
 // Running is one container of the runtime.
 type Running struct {
 	ID      string
-	Up      bool
+	Made    bool // it exists and was not started yet
+	Up      bool // it runs
 	Hash    string
 	ImageID string
 }
@@ -191,8 +192,42 @@ func (u Update) swapped() bool {
 // swapOpen reports whether the Pod is held for a patch that has not been seen through, by this
 // attempt or one before: what runs in it may be no good, so the hold is not given back.
 func (u Update) swapOpen() bool {
-	patched, held := u.Pod.Patched.Token, u.Pod.Hold.Token
-	return patched != "" && held != "" && sameOrder(patched, held) && attemptOf(patched) >= attemptOf(held)
+	patched, hold := u.Pod.Patched, u.Pod.Hold
+	switch {
+	case patched.Token == "" || !hold.Placed():
+		return false
+	case sameOrder(patched.Token, hold.Token):
+		return attemptOf(patched.Token) >= attemptOf(hold.Token)
+	default: // the order was made anew: attempts of two orders have no order
+		return !patched.At.Before(hold.LoweredAt)
+	}
+}
+
+// holdLeft reports whether an ended attempt has left a hold that is this order's to take away.
+func (u Update) holdLeft() bool {
+	ours := u.Order.Foreign == "" || sameOrder(u.Pod.Hold.Token, u.Order.Token)
+	return u.Pod.Hold.Placed() && !u.swapOpen() && ours
+}
+
+// untouched reports whether the attempt has no part in what runs in the Pod: it changes no
+// container and comes after no patch that was not seen through.
+func (u Update) untouched() bool { return len(u.Order.Want) == 0 && !u.seesThrough() }
+
+// seesThrough reports whether an attempt without containers comes after a patch, so that nothing
+// can be taken back: it takes the Pod on to service. Attempts by hand are numbered one by one.
+func (u Update) seesThrough() bool {
+	if len(u.Order.Want) > 0 {
+		return false
+	}
+	patched := u.Pod.Patched.Token
+	return u.swapOpen() || u.reached(v1alpha1.StageSwapping) ||
+		u.Report.Superseded && sameOrder(patched, u.Order.Token) && attemptOf(patched) == u.Order.Attempt-1
+}
+
+// opensVerified reports whether the gate stays closed until all containers are ready.
+func (u Update) opensVerified() bool {
+	takesBack := u.untouched() && u.Order.Permit.Allows(v1alpha1.PermitServe)
+	return u.failed() || u.seesThrough() || u.Order.OpenAt == v1alpha1.OpenAtVerified && !takesBack
 }
 
 // nothingToSwap reports whether the spec already has every image that is wanted.
@@ -216,6 +251,8 @@ func (u Update) kubeletBehind() bool {
 
 // reached reports whether the attempt has been reported at stage s or a later one.
 func (u Update) reached(s v1alpha1.Stage) bool { return rank(u.Report.Stage) >= rank(s) }
+
+func (u Update) failed() bool { return u.Report.Stage == v1alpha1.StageFailed }
 
 func rank(s v1alpha1.Stage) int {
 	switch s {
@@ -264,32 +301,13 @@ func (u Update) permitReason(p v1alpha1.Permit) v1alpha1.Reason {
 	return v1alpha1.WaitingPermit
 }
 
+// lateReason says what is special about an attempt that came good.
 func (u Update) lateReason() v1alpha1.Reason {
-	if u.Report.Stage == v1alpha1.StageFailed || u.Report.Reason == v1alpha1.EndedLateSuccess {
-		return v1alpha1.EndedLateSuccess
-	}
-	return ""
-}
-
-func (u Update) endReason() v1alpha1.Reason {
-	if len(u.Order.Want) == 0 && u.Report.Superseded {
+	switch {
+	case u.Order.ByHand && u.seesThrough():
 		return v1alpha1.EndedCancelTooLate
-	}
-	return u.lateReason()
-}
-
-// untouchedEnd is how an attempt ends that patched nothing: an attempt of one's own without
-// containers takes back the one before it.
-func (u Update) untouchedEnd() v1alpha1.Stage {
-	if u.Order.ByHand && u.Report.Superseded {
-		return v1alpha1.StageCancelled
-	}
-	return v1alpha1.StageInService
-}
-
-func (u Update) untouchedReason() v1alpha1.Reason {
-	if u.untouchedEnd() == v1alpha1.StageCancelled {
-		return v1alpha1.EndedCancelled
+	case u.failed() || u.Report.Reason == v1alpha1.EndedLateSuccess:
+		return v1alpha1.EndedLateSuccess
 	}
 	return ""
 }
@@ -316,13 +334,21 @@ func (u Update) waitOrRefuse(now time.Time, s v1alpha1.Stage, reason v1alpha1.Re
 
 // failLate waits at a stage after the patch, until the deadline.
 func (u Update) failLate(now time.Time, s v1alpha1.Stage, reason v1alpha1.Reason, message string) Step {
-	if u.Report.Stage == v1alpha1.StageFailed {
+	if u.failed() {
 		return u.fail(u.Report.Reason, u.Report.Message)
 	}
 	if u.late(now, s) {
 		return u.fail(v1alpha1.FailedDeadline, string(s)+" took longer than "+u.Order.Deadline.String()+": "+message)
 	}
 	return Step{Stage: s, Reason: reason, Message: message, Until: u.deadline(now, s)}
+}
+
+// by returns the step as one that is judged again at t at the latest, if it waits.
+func (s Step) by(t time.Time) Step {
+	if s.Do == ActNone {
+		s.Until = earliest(s.Until, t)
+	}
+	return s
 }
 
 // earliest returns the earlier of two times; a zero time is none.
