@@ -165,6 +165,7 @@ type InPlaceUpdateSpec struct {
 	// Absent: the label is not touched.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?$`
 	// +optional
 	Revision string `json:"revision,omitempty"`
 
@@ -172,6 +173,7 @@ type InPlaceUpdateSpec struct {
 	// empty value removes the label. Absent: no label is touched.
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.startsWith('pitstop.dev/'))",message="only labels under pitstop.dev/ may be set"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 75 && k.substring(k.indexOf('/') + 1).matches('^[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$'))",message="a label is pitstop.dev/ and 1 to 63 letters, digits, '-', '_' or '.', from a letter or digit to a letter or digit"
 	// +optional
 	Labels map[string]LabelValue `json:"labels,omitempty"`
 
@@ -224,6 +226,7 @@ type InPlaceUpdateSpec struct {
 
 // LabelValue is the value of a label.
 // +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?)?$`
 type LabelValue string
 
 // ContainerImage names a regular container of the Pod and the image that it is to run.
