@@ -93,7 +93,7 @@ func restartsAlways(pod *corev1.Pod, c corev1.Container) bool {
 func (a *Agent) observeRunning(s *sight, c *Container, reports []v1alpha1.ContainerReport) {
 	now, ok := s.cri.Newest(c.Name)
 	if ok {
-		c.Now = Running{ID: now.ID, Up: now.State == cri.Running, Hash: now.Hash, ImageID: now.ImageID}
+		c.Now = Running{ID: now.ID, Made: now.State == cri.Created, Up: now.State == cri.Running, Hash: now.Hash, ImageID: now.ImageID}
 		c.Stopping = a.stops.under(now.ID)
 	}
 	i := slices.IndexFunc(reports, func(r v1alpha1.ContainerReport) bool { return r.Name == c.Name })

@@ -19,16 +19,16 @@ type tracks struct {
 
 // A track is one open attempt. Only the worker that looks at its Pod uses it.
 type track struct {
-	token     string
-	pod       types.UID
-	stage     v1alpha1.Stage
-	since     time.Time
-	seen      time.Time // first look at the attempt
-	prepared  time.Time
-	acked     time.Time
-	ready     time.Time // all containers ready
-	denied    string    // why the API server refused the patch
-	reported  time.Time // latest report of a wait
+	token    string
+	pod      types.UID
+	stage    v1alpha1.Stage
+	since    time.Time
+	seen     time.Time // first look at the attempt
+	prepared time.Time
+	acked    time.Time
+	ready    time.Time // all containers ready
+	denied   string    // why the API server refused the patch
+	reported time.Time // latest report of a wait
 }
 
 func newTracks() *tracks { return &tracks{open: map[types.NamespacedName]*track{}} }
