@@ -32,6 +32,9 @@ func Down(ctx context.Context, c Config) error {
 }
 
 func down(ctx context.Context, c Config) error {
+	if err := endOrphans(ctx); err != nil {
+		return err
+	}
 	g := process.Group{Dir: c.StateDir}
 	_, err := os.Stat(c.StateDir)
 	present := err == nil || len(g.Marked()) > 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -165,6 +166,21 @@ func (h Host) spec(name string, args ...string) (process.Spec, error) {
 		Args: append(inside, args...),
 		Env:  []string{"PATH=" + filepath.Dir(h.set.Path("containerd")) + ":/usr/sbin:/usr/bin:/sbin:/bin"},
 	}, nil
+}
+
+// Binary returns the path of one of the lab's programs, such as crictl.
+func (h Host) Binary(name string) string { return h.set.Path(name) }
+
+// Command returns a command that runs inside the host, on its own mounts, such as crictl or
+// a mount over one of its folders.
+func (h Host) Command(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	s, err := h.spec("", args...)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, s.Args[0], s.Args[1:]...)
+	cmd.Env = append(cmd.Environ(), s.Env...)
+	return cmd, nil
 }
 
 // run starts a program inside the host unless it runs, and waits until it is ready.

@@ -31,28 +31,22 @@ func TestRuntime(t *testing.T) {
 			_ = r.Close(t.Context())
 		}
 	})
-	conn, err := grpc.NewClient("unix://"+r.RuntimeSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := dial(t, r)
 	runtime, images := cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
-	sandbox := func(t *testing.T) {
-		t.Helper()
-		_, err := runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &cri.PodSandboxConfig{
-			Metadata: &cri.PodSandboxMetadata{Name: "p", Uid: t.Name(), Namespace: "default"},
-			Linux:    &cri.LinuxPodSandboxConfig{CgroupParent: r.Cgroup},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	pull := func(ref string) error {
 		_, err := images.PullImage(ctx, &cri.PullImageRequest{Image: &cri.ImageSpec{Image: r.Registry().Ref(ref)}})
 		return err
 	}
 
-	t.Run("runs a sandbox", sandbox)
+	t.Run("runs a sandbox", func(t *testing.T) { runSandbox(t, r) })
+	t.Run("runs a command on its own mounts", func(t *testing.T) {
+		cmd, err := r.Command(ctx, r.Binary("crictl"), "--runtime-endpoint", "unix:///run/containerd/containerd.sock", "pods", "-q")
+		must(t, err)
+		out, err := cmd.Output()
+		if err != nil || len(strings.Fields(string(out))) != 1 {
+			t.Errorf("crictl pods: %v: %s", err, out)
+		}
+	})
 	t.Run("pulls as fast as the registry sends", func(t *testing.T) {
 		img, err := random.Image(2<<20, 1)
 		if err != nil {
@@ -110,4 +104,13 @@ func TestRuntime(t *testing.T) {
 			t.Errorf("processes left: %v, %s", err, out)
 		}
 	})
+}
+
+// dial returns a connection to a runtime, open until the end of the test.
+func dial(t *testing.T, r *lab.Runtime) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+r.RuntimeSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
