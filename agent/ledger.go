@@ -91,7 +91,8 @@ func (a *Agent) countStart(ctx context.Context, s *sight, c corev1.ContainerStat
 	})
 }
 
-// kindOf says why the container was started.
+// kindOf says why the container was started. It goes by the baseline in the order's status: what
+// came of the swap is reported only after the new containers have been seen.
 func (s *sight) kindOf(c corev1.ContainerStatus, id string) journal.RestartKind {
 	if c.RestartCount == 0 {
 		return journal.First
@@ -100,14 +101,18 @@ func (s *sight) kindOf(c corev1.ContainerStatus, id string) journal.RestartKind 
 		return journal.Crash
 	}
 	i := slices.IndexFunc(s.order.Status.Containers, func(r v1alpha1.ContainerReport) bool { return r.Name == c.Name })
-	open := !s.order.Status.Stage.Ended()
-	switch {
-	case i < 0:
+	if i < 0 || s.order.Status.Containers[i].Before == nil {
 		return journal.Crash
-	case s.order.Status.Containers[i].Planned > 0 && s.order.Status.Containers[i].After != nil &&
-		s.order.Status.Containers[i].After.ContainerID == id && s.order.Status.Containers[i].Crashes == 0:
+	}
+	before := s.order.Status.Containers[i].Before
+	patched := slices.ContainsFunc(s.pod.Spec.Containers, func(spec corev1.Container) bool {
+		return spec.Name == c.Name && spec.Image != before.Image
+	})
+	asked := slices.ContainsFunc(s.order.Spec.Containers, func(w v1alpha1.ContainerImage) bool { return w.Name == c.Name })
+	switch {
+	case patched && id != before.ContainerID && c.RestartCount == before.RestartCount+1:
 		return journal.Planned
-	case !slices.ContainsFunc(s.order.Spec.Containers, func(w v1alpha1.ContainerImage) bool { return w.Name == c.Name }) && open:
+	case !asked && !s.order.Status.Stage.Ended():
 		return journal.Peer
 	}
 	return journal.Crash

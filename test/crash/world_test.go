@@ -98,7 +98,7 @@ func (w *world) startPlane(t *testing.T) {
 	w.updates, err = cluster.UpdatesClient(w.plane.RESTConfig())
 	must(t, err)
 	for _, args := range [][]string{
-		{"apply", "--server-side", "-f", "../../deploy/crd"},
+		{"apply", "--server-side", "-k", "../../deploy/crd"},
 		{"wait", "--for=condition=Established", "--timeout=30s", "crd/inplaceupdates.pitstop.dev"},
 	} {
 		cmd := exec.CommandContext(t.Context(), w.plane.Binary("kubectl"), append([]string{"--kubeconfig", w.plane.KubeconfigPath()}, args...)...)
