@@ -1,0 +1,78 @@
+// Package proc finds and reads the processes of containers on this machine.
+package proc
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A Process is one process of a container.
+type Process struct {
+	PID  int
+	root string
+}
+
+// Of returns the process called name in the container with that id; root is /proc. It is an
+// error if there is not exactly one.
+func Of(root, containerID, name string) (Process, error) {
+	if containerID == "" {
+		return Process{}, fmt.Errorf("process %s of a container without an id", name)
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return Process{}, fmt.Errorf("processes: %w", err)
+	}
+	var found []Process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		// A process may end at any time: one that cannot be read is not the one.
+		groups, _ := os.ReadFile(filepath.Join(root, e.Name(), "cgroup"))
+		comm, _ := os.ReadFile(filepath.Join(root, e.Name(), "comm"))
+		if strings.Contains(string(groups), containerID) && strings.TrimSpace(string(comm)) == name {
+			found = append(found, Process{PID: pid, root: root})
+		}
+	}
+	if len(found) != 1 {
+		return Process{}, fmt.Errorf("%d processes called %s in container %s, want 1", len(found), name, containerID)
+	}
+	return found[0], nil
+}
+
+// A Memory is how much memory a process has resident.
+type Memory struct {
+	NowMiB  float64
+	PeakMiB float64
+}
+
+// Memory reads VmRSS and VmHWM.
+func (p Process) Memory() (Memory, error) {
+	f, err := os.Open(filepath.Join(p.root, strconv.Itoa(p.PID), "status"))
+	if err != nil {
+		return Memory{}, fmt.Errorf("memory of process %d: %w", p.PID, err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	var m Memory
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		to := map[string]*float64{"VmRSS": &m.NowMiB, "VmHWM": &m.PeakMiB}[key]
+		if to == nil {
+			continue
+		}
+		kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
+		if err != nil {
+			return Memory{}, fmt.Errorf("memory of process %d: %w", p.PID, err)
+		}
+		*to = kib / 1024
+	}
+	if m.NowMiB == 0 || m.PeakMiB == 0 {
+		return Memory{}, fmt.Errorf("process %d has ended", p.PID)
+	}
+	return m, nil
+}
