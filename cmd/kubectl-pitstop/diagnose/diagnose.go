@@ -6,6 +6,7 @@ package diagnose
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -123,14 +124,49 @@ func (d *Diagnosis) update(f Facts, u *v1alpha1.InPlaceUpdate) {
 		d.Way = "the agent's next look, within seconds; if it lasts, read the log of the agent on node " + d.Node
 		return
 	case u.Status.Stage == v1alpha1.StageRefused:
-		d.Summary = fmt.Sprintf("attempt %d was refused before anything was touched", d.Attempt)
+		d.idle(f)
+		d.Reason = u.Status.Reason
+		d.Summary += fmt.Sprintf("; attempt %d was refused before anything was touched", d.Attempt)
 	case u.Status.Stage == v1alpha1.StageFailed:
 		d.Summary = fmt.Sprintf("attempt %d failed after the patch; the Pod is kept out of traffic", d.Attempt)
+	case early(u.Status.Stage) && order.Patched(f.Pod, u):
+		d.patched(f.Pod, u)
+	case d.Reason == "" && readiness.GateOf(f.Pod).Token == u.Token():
+		d.lowered(f, u)
 	default:
 		d.Summary = fmt.Sprintf("attempt %d is at %s", d.Attempt, u.Status.Stage)
 		d.Next = deadline(f.Pod, u)
 	}
 	d.explain()
+}
+
+// lowered diagnoses an update that has closed the gate and has not reported that yet.
+func (d *Diagnosis) lowered(f Facts, u *v1alpha1.InPlaceUpdate) {
+	d.Summary = fmt.Sprintf("attempt %d has taken the Pod out of traffic", d.Attempt)
+	answered := readiness.GateOf(f.Pod).AcknowledgedAt
+	switch {
+	case answered.IsZero():
+		d.Reason = v1alpha1.WaitingAcknowledge
+	case f.Now.Before(answered.Add(u.Spec.Propagation())):
+		d.Reason = v1alpha1.WaitingPropagation
+	default:
+		d.Reason = v1alpha1.WaitingDrain
+	}
+	d.Next = drainDeadline(f.Pod, u, d.Reason)
+}
+
+// patched diagnoses an update that is further than its report: the agent does not report each
+// stage, and the Pod itself says that its images are patched.
+func (d *Diagnosis) patched(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) {
+	d.Summary = fmt.Sprintf("attempt %d has patched the Pod's images", d.Attempt)
+	d.Reason, d.Message = v1alpha1.WaitingKubelet, ""
+	if readiness.GateOf(pod).Open { // opened as soon as the new containers were proved
+		d.Reason = v1alpha1.WaitingLoad
+	}
+	_, at, _ := strings.Cut(pod.Annotations[v1alpha1.PatchedAt], " ")
+	if t, err := time.Parse(time.RFC3339, at); err == nil {
+		d.Next = &Deadline{At: metav1.NewTime(t.Add(u.Spec.ProgressDeadline())), Then: failure}
+	}
 }
 
 func (d *Diagnosis) explain() {
@@ -148,31 +184,38 @@ func (d *Diagnosis) explain() {
 func deadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) *Deadline {
 	reason, stage := u.Status.Reason, u.Status.Stage
 	if reason == v1alpha1.WaitingDrain || reason == v1alpha1.WaitingPropagation {
-		return drainDeadline(pod, u)
+		return drainDeadline(pod, u, reason)
 	}
-	early := []v1alpha1.Stage{
-		v1alpha1.StagePending, v1alpha1.StagePreparing, v1alpha1.StagePrepared, v1alpha1.StageDraining, v1alpha1.StageDrained,
-	}
-	then := "the update fails (DeadlineExceeded) and the Pod stays out of traffic"
-	if slices.Contains(early, stage) {
+	then := failure
+	if early(stage) {
 		then = "the attempt is refused (DeadlineBeforeSwap) and the Pod serves as before"
 	}
 	endless := reason == v1alpha1.WaitingPermit || reason == v1alpha1.WaitingHeld ||
-		reason == v1alpha1.WaitingRuntime && !slices.Contains(early, stage)
+		reason == v1alpha1.WaitingRuntime && !early(stage)
 	if endless || u.Status.StageSince == nil {
 		return nil
 	}
 	return &Deadline{At: metav1.NewTime(u.Status.StageSince.Add(u.Spec.ProgressDeadline())), Then: then}
 }
 
+// failure is what a deadline after the patch brings.
+const failure = "the update fails (DeadlineExceeded) and the Pod stays out of traffic"
+
+// early reports whether a stage is before the patch.
+func early(s v1alpha1.Stage) bool {
+	return slices.Contains([]v1alpha1.Stage{
+		v1alpha1.StagePending, v1alpha1.StagePreparing, v1alpha1.StagePrepared, v1alpha1.StageDraining, v1alpha1.StageDrained,
+	}, s)
+}
+
 // drainDeadline counts from kubelet's answer to the lowered gate, which the gate keeps.
-func drainDeadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) *Deadline {
+func drainDeadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate, reason v1alpha1.Reason) *Deadline {
 	gate := readiness.GateOf(pod)
 	if gate.Token != u.Token() || gate.AcknowledgedAt.IsZero() {
 		return nil
 	}
 	end := gate.AcknowledgedAt.Add(u.Spec.Propagation())
-	if u.Status.Reason == v1alpha1.WaitingPropagation || u.Spec.Drain == nil {
+	if reason == v1alpha1.WaitingPropagation || u.Spec.Drain == nil {
 		return &Deadline{At: metav1.NewTime(end), Then: "the drain begins"}
 	}
 	return &Deadline{At: metav1.NewTime(end.Add(u.Spec.Drain.Timeout())), Then: "the drain ends and requests that still run are cut"}

@@ -100,6 +100,10 @@ func (f Facts) with(change func(*Facts)) Facts {
 	return f
 }
 
+func patched(f *Facts) {
+	f.Pod.Annotations[v1alpha1.PatchedAt] = "ipu-uid/2 2026-01-02T15:00:50.000Z"
+}
+
 func agentDead(f *Facts)    { f.Lease.Spec.RenewTime.Time = at(20) }
 func agentNone(f *Facts)    { f.Lease = nil }
 func agentUnknown(f *Facts) { f.Lease, f.LeaseUnknown = nil, true }
@@ -121,6 +125,10 @@ func TestDiagnose(t *testing.T) {
 		"not taken up":                serving().ordered(v1alpha1.StageInService, "", "").with(func(f *Facts) { f.Update.Spec.Attempt = 3 }),
 		"not taken up, no agent":      serving().ordered(v1alpha1.StageInService, "", "").with(func(f *Facts) { f.Update.Spec.Attempt = 3 }).with(agentNone),
 		"refused":                     serving().ordered(v1alpha1.StageRefused, v1alpha1.RefusedNotFound, "r/engine:v2: not found"),
+		"refused and held":            closed().held("alice", "benchmark").ordered(v1alpha1.StageRefused, v1alpha1.RefusedNotFound, ""),
+		"gate closed, not reported":   serving().lowered().ordered(v1alpha1.StagePrepared, "", "").with(func(f *Facts) { f.Now = at(42) }),
+		"patched":                     serving().lowered().ordered(v1alpha1.StageDrained, "", "").with(patched),
+		"patched and opened":          serving().ordered(v1alpha1.StageDrained, "", "").with(patched),
 		"failed":                      closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageFailed, v1alpha1.FailedCrashLooping, "engine crashed 3 times, last with exit code 1"),
 		"reason of a later version":   closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageDrained, "SomethingNew", "never heard of"),
 		"order for a former Pod":      serving().ordered(v1alpha1.StageInService, "", "").with(func(f *Facts) { f.Update.Spec.PodUID = "former" }),
