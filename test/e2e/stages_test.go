@@ -52,7 +52,7 @@ func parks() []park {
 		},
 		{stage: "drained", order: withPermit(v1alpha1.PermitDrain), reached: at(v1alpha1.StageDrained)},
 		{
-			stage: "swapping", spec: cluster.PodSpec{Image: "stubborn", Grace: 120}, patched: true,
+			stage: "swapping", spec: cluster.PodSpec{Image: "stubborn", Grace: 40}, patched: true,
 			order: withPermit(v1alpha1.PermitServe),
 			reached: func(_ *v1alpha1.InPlaceUpdate, p *corev1.Pod) bool {
 				return p.Annotations[v1alpha1.PatchedAt] != ""
