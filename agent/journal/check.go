@@ -18,7 +18,7 @@ const (
 
 	pageHeaderSize   = 16 // id u64, flags u16, count u16, overflow u32
 	elementSize      = 16
-	metaSize         = 64 // without its checksum
+	metaSize         = 64 // its checksum last
 	bucketHeaderSize = 16 // root u64, sequence u64
 
 	branchFlag   = 0x01
@@ -98,50 +98,39 @@ func (c *checker) run() (layout, error) {
 	return l, nil
 }
 
-// newestMeta returns the newer of the two roots. The second one stands where the first says,
-// or where this machine's page size would put it.
+// newestMeta returns the newer of the two roots, and whether the other one is damaged. The
+// second one stands where the first says, or where this machine's page size would put it.
 func (c *checker) newestMeta() (meta, bool, error) {
-	first, err := c.meta(0)
-	if err != nil && !errors.Is(err, errDamaged) {
-		return meta{}, false, err
-	}
+	first, whole := c.meta(0)
 	size := first.pageSize
-	if size == 0 {
+	if !whole {
 		size = uint64(os.Getpagesize())
 	}
-	second, err2 := c.meta(size)
+	second, whole2 := c.meta(size)
 	switch {
-	case err2 != nil && !errors.Is(err2, errDamaged):
-		return meta{}, false, err2
-	case err != nil && err2 != nil:
-		return meta{}, false, err
-	case err != nil:
-		return second, true, nil
-	case err2 != nil:
-		return first, true, nil
-	case second.tx > first.tx:
-		return second, false, nil
+	case !whole && !whole2:
+		return meta{}, false, fmt.Errorf("%w: no root", errDamaged)
+	case !whole || whole2 && second.tx > first.tx:
+		return second, !whole, nil
 	default:
-		return first, false, nil
+		return first, !whole2, nil
 	}
 }
 
-func (c *checker) meta(at uint64) (meta, error) {
+// meta reads the root at a place and says whether it is one.
+func (c *checker) meta(at uint64) (meta, bool) {
 	buf := make([]byte, pageHeaderSize+metaSize)
-	if err := c.read(buf, at); err != nil {
-		return meta{}, err
+	if c.read(buf, at) != nil {
+		return meta{}, false
 	}
 	b := buf[pageHeaderSize:]
 	h := fnv.New64a()
 	_, _ = h.Write(b[:metaSize-8])
 	if c.u32(b) != boltMagic || c.u32(b[4:]) != boltVersion || c.u64(b[metaSize-8:]) != h.Sum64() {
-		return meta{}, fmt.Errorf("%w: root at %d", errDamaged, at)
+		return meta{}, false
 	}
 	m := meta{pageSize: uint64(c.u32(b[8:])), root: c.u64(b[16:]), freelist: c.u64(b[32:]), pages: c.u64(b[40:]), tx: c.u64(b[48:])}
-	if m.pageSize < 1024 || m.pageSize > 1<<20 || m.pageSize&(m.pageSize-1) != 0 {
-		return meta{}, fmt.Errorf("%w: page size %d", errDamaged, m.pageSize)
-	}
-	return m, nil
+	return m, m.pageSize >= 1024 && m.pageSize <= 1<<20 && m.pageSize&(m.pageSize-1) == 0
 }
 
 func (c *checker) readFree() error {

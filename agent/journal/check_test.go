@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -27,7 +28,7 @@ func TestTheCheckAcceptsWhatBboltWrites(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer os.Remove(path)
+		defer func() { _ = os.Remove(path) }()
 		for range rapid.IntRange(0, 8).Draw(t, "transactions") {
 			if err := d.Update(func(tx *bolt.Tx) error { return churn(t, tx) }); err != nil {
 				t.Fatal(err)
@@ -82,7 +83,7 @@ func TestRandomDamageYieldsNothingThatWasNotWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n++
 		o := testOptions(filepath.Join(root, fmt.Sprint(n)))
-		defer os.RemoveAll(o.Dir)
+		defer func() { _ = os.RemoveAll(o.Dir) }()
 		data := bytes.Clone(sound)
 		for range rapid.IntRange(1, 3).Draw(t, "hits") {
 			hit(t, data, int(l.used)*3/2)
@@ -97,7 +98,7 @@ func TestRandomDamageYieldsNothingThatWasNotWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer j.Close()
+		defer func() { _ = j.Close() }()
 		if report.Recovered {
 			recovered++
 		}
@@ -150,4 +151,67 @@ func hit(t *rapid.T, data []byte, n int) {
 		other := rapid.IntRange(0, n-1).Draw(t, "from") / page * page
 		copy(data[at/page*page:][:page], data[other:])
 	}
+}
+
+// Damage that no random hit is likely to make: bbolt would overwrite what is in use, or walk in
+// a circle until the stack is full, which ends the process.
+func TestTheCheckRefusesPagesUsedTwice(t *testing.T) {
+	src := testOptions(t.TempDir())
+	filled(t, src, damagedPods)
+	sound, err := os.ReadFile(db(src))
+	must(t, err)
+	for name, spoil := range map[string]func(t *testing.T, c *checker, data []byte){
+		"in use and free": func(_ *testing.T, c *checker, data []byte) {
+			at := c.m.freelist * c.m.pageSize
+			c.order.PutUint16(data[at+10:], 1)
+			c.order.PutUint64(data[at+pageHeaderSize:], c.m.root)
+		},
+		"free twice": func(_ *testing.T, c *checker, data []byte) {
+			at := c.m.freelist * c.m.pageSize
+			c.order.PutUint16(data[at+10:], 2)
+			copy(data[at+pageHeaderSize+8:], data[at+pageHeaderSize:][:8])
+		},
+		"a circle": func(t *testing.T, c *checker, data []byte) {
+			t.Helper()
+			c.order.PutUint64(bucketIn(t, c, data, bucketPods), c.m.root)
+		},
+		"in two trees": func(t *testing.T, c *checker, data []byte) {
+			t.Helper()
+			copy(bucketIn(t, c, data, bucketLedger)[:8], bucketIn(t, c, data, bucketPods))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := bytes.Clone(sound)
+			c := &checker{f: bytes.NewReader(data), size: uint64(len(data)), order: binary.NativeEndian}
+			c.m, _, err = c.newestMeta()
+			must(t, err)
+			spoil(t, c, data)
+			o := testOptions(t.TempDir())
+			must(t, os.WriteFile(db(o), data, 0o600))
+			_, err = check(db(o))
+			if !errors.Is(err, errDamaged) {
+				t.Errorf("%v", err)
+			}
+			_, report := open(t, o)
+			if !report.Recovered {
+				t.Errorf("%+v", report)
+			}
+		})
+	}
+}
+
+// bucketIn returns the place in data where the root page of a bucket is named.
+func bucketIn(t *testing.T, c *checker, data []byte, name string) []byte {
+	t.Helper()
+	p := page{id: c.m.root, data: data[c.m.root*c.m.pageSize:][:c.m.pageSize]}
+	p.header(c)
+	elems, err := c.split(p)
+	must(t, err)
+	for _, e := range elems {
+		if string(e.key) == name && c.u64(e.value) != 0 {
+			return e.value
+		}
+	}
+	t.Fatalf("bucket %s has no page of its own", name)
+	return nil
 }

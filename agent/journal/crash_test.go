@@ -168,28 +168,25 @@ func TestACrashWhileTheFileIsMade(t *testing.T) {
 	want := filled(t, whole, 2)
 	data, err := os.ReadFile(db(whole))
 	must(t, err)
-	at := func(o Options, name string) string { return filepath.Join(o.Dir, name) }
-	put := func(t *testing.T, path string, data []byte) { t.Helper(); must(t, os.WriteFile(path, data, 0o600)) }
 	for name, tt := range map[string]struct {
-		leave func(*testing.T, Options)
+		leave map[string][]byte
 		want  Report
 		kept  bool
 	}{
-		"lock alone":             {func(t *testing.T, o Options) { put(t, at(o, lockFile), nil) }, Report{}, false},
-		"new file empty":         {func(t *testing.T, o Options) { put(t, at(o, newFile), nil) }, Report{}, false},
-		"new file cut":           {func(t *testing.T, o Options) { put(t, at(o, newFile), data[:9000]) }, Report{}, false},
-		"new file whole":         {func(t *testing.T, o Options) { put(t, at(o, newFile), data) }, Report{}, false},
-		"in place, not marked":   {func(t *testing.T, o Options) { put(t, at(o, dbFile), data) }, Report{Schema: 1}, true},
-		"marker alone":           {func(t *testing.T, o Options) { put(t, at(o, markerFile), nil) }, Report{Recovered: true}, false},
-		"moved aside, none made": {func(t *testing.T, o Options) { put(t, at(o, markerFile), nil); put(t, at(o, corruptPre+"x"), data) }, Report{Recovered: true}, false},
-		"compacted, not in place": {func(t *testing.T, o Options) {
-			put(t, at(o, dbFile), data)
-			put(t, at(o, newFile), data[:20000])
-		}, Report{Schema: 1}, true},
+		"lock alone":              {map[string][]byte{lockFile: nil}, Report{}, false},
+		"new file empty":          {map[string][]byte{newFile: nil}, Report{}, false},
+		"new file cut":            {map[string][]byte{newFile: data[:9000]}, Report{}, false},
+		"new file whole":          {map[string][]byte{newFile: data}, Report{}, false},
+		"in place, not marked":    {map[string][]byte{dbFile: data}, Report{Schema: 1}, true},
+		"marker alone":            {map[string][]byte{markerFile: nil}, Report{Recovered: true}, false},
+		"moved aside, none made":  {map[string][]byte{markerFile: nil, corruptPre + "x": data}, Report{Recovered: true}, false},
+		"compacted, not in place": {map[string][]byte{dbFile: data, newFile: data[:20000]}, Report{Schema: 1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions(t.TempDir())
-			tt.leave(t, o)
+			for name, data := range tt.leave {
+				must(t, os.WriteFile(filepath.Join(o.Dir, name), data, 0o600))
+			}
 			j, report := open(t, o)
 			report.Cause = nil
 			equal(t, tt.want, report)
@@ -201,7 +198,7 @@ func TestACrashWhileTheFileIsMade(t *testing.T) {
 				equal(t, state{Pods: map[types.UID]Record{}, Ledger: map[types.UID][]Restarts{}}, got)
 			}
 			must(t, j.Intend(attempt("a", 1), Action{Kind: Hold}))
-			if !exists(at(o, markerFile)) || exists(at(o, newFile)) {
+			if !exists(j.path(markerFile)) || exists(j.path(newFile)) {
 				t.Error("files are not as they should be")
 			}
 		})

@@ -46,7 +46,7 @@ func podNames(n int) []string {
 const damagedPods = 60
 
 type damage struct {
-	do   func(t *testing.T, o Options)
+	do   func(Options) error
 	want Report // Cause is compared by presence
 	kept bool
 }
@@ -54,32 +54,24 @@ type damage struct {
 func damages() map[string]damage {
 	lost := Report{Recovered: true, Quarantined: "yes"}
 	table := map[string]damage{
-		"kept":    {func(*testing.T, Options) {}, Report{Schema: 1}, true},
-		"deleted": {func(t *testing.T, o Options) { must(t, os.Remove(db(o))) }, Report{Recovered: true}, false},
-		"everything deleted, marker too": {
-			func(t *testing.T, o Options) { must(t, os.RemoveAll(o.Dir)) },
-			Report{}, false,
-		},
-		"marker deleted": {
-			func(t *testing.T, o Options) { must(t, os.Remove(filepath.Join(o.Dir, markerFile))) },
-			Report{Schema: 1}, true,
-		},
-		"zero length":                    {truncate(0), lost, false},
-		"a folder in its place":          {func(t *testing.T, o Options) { must(t, os.Remove(db(o)), os.Mkdir(db(o), 0o700)) }, lost, false},
-		"a pipe to nowhere in its place": {func(t *testing.T, o Options) { must(t, os.Remove(db(o)), os.Symlink("nowhere", db(o))) }, lost, false},
-		"both roots garbage":             {write(0, 8192), lost, false},
-		"first page garbage":             {write(0, 4096), Report{}, true}, // one of the two roots
-		"second page garbage":            {write(4096, 4096), Report{}, true},
-		"all but the roots garbage":      {write(8192, 400<<10), lost, false},
-		"all but the roots zero":         {zero(8192, 400<<10), lost, false},
-		"text":                           {func(t *testing.T, o Options) { must(t, os.WriteFile(db(o), []byte("hello"), 0o600)) }, lost, false},
-		"a bbolt file of somebody else":  {func(t *testing.T, o Options) { foreignBolt(t, o) }, lost, false},
-		"written on another node":        {func(t *testing.T, o Options) { setMeta(t, o, metaNode, "other") }, lost, false},
-		"no schema":                      {func(t *testing.T, o Options) { setMeta(t, o, metaSchema, "") }, lost, false},
-		"a bucket missing":               {func(t *testing.T, o Options) { dropBucket(t, o, bucketLedger) }, lost, false},
-		"left over from an unfinished start": {func(t *testing.T, o Options) {
-			must(t, os.WriteFile(filepath.Join(o.Dir, newFile), []byte("x"), 0o600))
-		}, Report{Schema: 1}, true},
+		"kept":                               {func(Options) error { return nil }, Report{Schema: 1}, true},
+		"deleted":                            {func(o Options) error { return os.Remove(db(o)) }, Report{Recovered: true}, false},
+		"all deleted":                        {func(o Options) error { return os.RemoveAll(o.Dir) }, Report{}, false},
+		"marker deleted":                     {func(o Options) error { return os.Remove(filepath.Join(o.Dir, markerFile)) }, Report{Schema: 1}, true},
+		"zero length":                        {truncate(0), lost, false},
+		"a folder in its place":              {func(o Options) error { return errors.Join(os.Remove(db(o)), os.Mkdir(db(o), 0o700)) }, lost, false},
+		"a pipe to nowhere in its place":     {func(o Options) error { return errors.Join(os.Remove(db(o)), os.Symlink("nowhere", db(o))) }, lost, false},
+		"both roots garbage":                 {write(0, 8192), lost, false},
+		"first page garbage":                 {write(0, 4096), Report{}, true}, // one of the two roots
+		"second page garbage":                {write(4096, 4096), Report{}, true},
+		"all but the roots garbage":          {write(8192, 400<<10), lost, false},
+		"all but the roots zero":             {zero(8192, 400<<10), lost, false},
+		"text":                               {func(o Options) error { return os.WriteFile(db(o), []byte("hello"), 0o600) }, lost, false},
+		"a bbolt file of somebody else":      {foreignBolt, lost, false},
+		"written on another node":            {func(o Options) error { return setMeta(o, metaNode, "other") }, lost, false},
+		"no schema":                          {func(o Options) error { return setMeta(o, metaSchema, "") }, lost, false},
+		"a bucket missing":                   {func(o Options) error { return dropBucket(o, bucketLedger) }, lost, false},
+		"left over from an unfinished start": {func(o Options) error { return os.WriteFile(filepath.Join(o.Dir, newFile), []byte("x"), 0o600) }, Report{Schema: 1}, true},
 	}
 	for _, n := range []int64{1, 100, 1023, 4095, 4096, 8191, 8192, 8193, 12 << 10, 16 << 10, 20<<10 + 1, 32 << 10, 64 << 10, 100 << 10, 200 << 10} {
 		table[fmt.Sprintf("cut to %d bytes", n)] = damage{truncate(n), lost, false}
@@ -89,63 +81,52 @@ func damages() map[string]damage {
 
 func db(o Options) string { return filepath.Join(o.Dir, dbFile) }
 
-func truncate(n int64) func(*testing.T, Options) {
-	return func(t *testing.T, o Options) {
-		t.Helper()
-		must(t, os.Truncate(db(o), n))
-	}
+func truncate(n int64) func(Options) error {
+	return func(o Options) error { return os.Truncate(db(o), n) }
 }
 
-func write(at, n int) func(*testing.T, Options) {
-	return func(t *testing.T, o Options) {
-		t.Helper()
-		garbage := make([]byte, n)
-		for i := range garbage {
-			garbage[i] = byte(i*7 + i>>8 + 1)
-		}
-		overwrite(t, o, at, garbage)
+func write(at, n int) func(Options) error {
+	garbage := make([]byte, n)
+	for i := range garbage {
+		garbage[i] = byte(i*7 + i>>8 + 1)
 	}
+	return func(o Options) error { return overwrite(o, at, garbage) }
 }
 
-func zero(at, n int) func(*testing.T, Options) {
-	return func(t *testing.T, o Options) {
-		t.Helper()
-		overwrite(t, o, at, make([]byte, n))
-	}
+func zero(at, n int) func(Options) error {
+	return func(o Options) error { return overwrite(o, at, make([]byte, n)) }
 }
 
-func overwrite(t *testing.T, o Options, at int, data []byte) {
-	t.Helper()
+func overwrite(o Options, at int, data []byte) error {
 	f, err := os.OpenFile(db(o), os.O_RDWR, 0)
-	must(t, err)
+	if err != nil {
+		return err
+	}
 	_, err = f.WriteAt(data, int64(at))
-	must(t, err, f.Close())
+	return errors.Join(err, f.Close())
 }
 
-func edit(t *testing.T, o Options, f func(*bolt.Tx) error) {
-	t.Helper()
+func edit(o Options, f func(*bolt.Tx) error) error {
 	d, err := bolt.Open(db(o), 0o600, nil)
-	must(t, err)
-	must(t, d.Update(f), d.Close())
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Update(f), d.Close())
 }
 
-func setMeta(t *testing.T, o Options, key, value string) {
-	t.Helper()
-	edit(t, o, func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put([]byte(key), []byte(value)) })
+func setMeta(o Options, key, value string) error {
+	return edit(o, func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put([]byte(key), []byte(value)) })
 }
 
-func dropBucket(t *testing.T, o Options, name string) {
-	t.Helper()
-	edit(t, o, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(name)) })
+func dropBucket(o Options, name string) error {
+	return edit(o, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte(name)) })
 }
 
-func foreignBolt(t *testing.T, o Options) {
-	t.Helper()
-	must(t, os.Remove(db(o)))
-	edit(t, o, func(tx *bolt.Tx) error {
+func foreignBolt(o Options) error {
+	return errors.Join(os.Remove(db(o)), edit(o, func(tx *bolt.Tx) error {
 		_, err := tx.CreateBucket([]byte("etcd"))
 		return err
-	})
+	}))
 }
 
 func TestDamageNeverStopsTheAgent(t *testing.T) {
@@ -155,7 +136,7 @@ func TestDamageNeverStopsTheAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := testOptions(filepath.Join(t.TempDir(), "agent"))
 			must(t, os.CopyFS(o.Dir, os.DirFS(src.Dir)))
-			d.do(t, o)
+			must(t, d.do(o))
 			j, report := open(t, o)
 			checkReport(t, d, report)
 			got, err := everything(j, podNames(damagedPods)...)
@@ -206,7 +187,7 @@ func TestALostRootCostsOneCommit(t *testing.T) {
 	c := checker{f: bytes.NewReader(data), size: uint64(len(data)), order: binary.NativeEndian}
 	m, _, err := c.newestMeta()
 	must(t, err)
-	write(int(m.tx%2*m.pageSize), 4096)(t, o)
+	must(t, write(int(m.tx%2*m.pageSize), 4096)(o))
 	j, report := open(t, o)
 	equal(t, Report{Schema: 1, RolledBack: true}, report)
 	equal(t, want, read(t, j, "a"))
@@ -215,7 +196,7 @@ func TestALostRootCostsOneCommit(t *testing.T) {
 func TestANewerSchemaIsLeftUntouched(t *testing.T) {
 	o := testOptions(t.TempDir())
 	filled(t, o, 3)
-	setMeta(t, o, metaSchema, "2")
+	must(t, setMeta(o, metaSchema, "2"))
 	before, err := os.ReadFile(db(o))
 	must(t, err)
 	stat, err := os.Stat(db(o))
@@ -232,7 +213,7 @@ func TestANewerSchemaIsLeftUntouched(t *testing.T) {
 	if !bytes.Equal(before, after) || !stat.ModTime().Equal(again.ModTime()) {
 		t.Error("the file was written")
 	}
-	setMeta(t, o, metaSchema, "1") // the newer program is back, so to speak
+	must(t, setMeta(o, metaSchema, "1")) // the newer program is back, so to speak
 	_, report := open(t, o)
 	equal(t, Report{Schema: 1}, report)
 }
@@ -262,7 +243,7 @@ func TestTwoDamagedFilesAreKept(t *testing.T) {
 func TestDamageWhileOpenIsSurvived(t *testing.T) {
 	src := testOptions(t.TempDir())
 	filled(t, src, damagedPods)
-	for name, do := range map[string]func(*testing.T, Options){
+	for name, do := range map[string]func(Options) error{
 		"zero length":          truncate(0),
 		"cut to 4 KiB":         truncate(4 << 10),
 		"cut to 8 KiB":         truncate(8 << 10),
@@ -271,25 +252,25 @@ func TestDamageWhileOpenIsSurvived(t *testing.T) {
 		"cut to 100 KiB":       truncate(100 << 10),
 		"roots garbage":        write(0, 8192),
 		"roots zero":           zero(0, 8192),
-		"file deleted":         func(t *testing.T, o Options) { must(t, os.Remove(db(o))) },
-		"folder deleted":       func(t *testing.T, o Options) { must(t, os.RemoveAll(o.Dir)) },
-		"lock deleted":         func(t *testing.T, o Options) { must(t, os.Remove(filepath.Join(o.Dir, lockFile))) },
-		"file moved":           func(t *testing.T, o Options) { must(t, os.Rename(db(o), db(o)+".bak")) },
-		"replaced by nonsense": func(t *testing.T, o Options) { must(t, os.Remove(db(o)), os.WriteFile(db(o), []byte("x"), 0o600)) },
+		"file deleted":         func(o Options) error { return os.Remove(db(o)) },
+		"folder deleted":       func(o Options) error { return os.RemoveAll(o.Dir) },
+		"lock deleted":         func(o Options) error { return os.Remove(filepath.Join(o.Dir, lockFile)) },
+		"file moved":           func(o Options) error { return os.Rename(db(o), db(o)+".bak") },
+		"replaced by nonsense": func(o Options) error { return errors.Join(os.Remove(db(o)), os.WriteFile(db(o), []byte("x"), 0o600)) },
 	} {
-		for first, use := range map[string]func(*testing.T, *Journal){
-			"read":  func(t *testing.T, j *Journal) { _, err := everything(j, podNames(damagedPods)...); must(t, err) },
-			"write": func(t *testing.T, j *Journal) { must(t, j.Intend(attempt("000", 2), Action{Kind: Hold})) },
-			"end":   func(t *testing.T, j *Journal) { must(t, j.End(attempt("059", 1), "InService")) },
-			"stats": func(t *testing.T, j *Journal) { _, err := j.Stats(); must(t, err) },
+		for first, use := range map[string]func(*Journal) error{
+			"read":  func(j *Journal) error { _, err := everything(j, podNames(damagedPods)...); return err },
+			"write": func(j *Journal) error { return j.Intend(attempt("000", 2), Action{Kind: Hold}) },
+			"end":   func(j *Journal) error { return j.End(attempt("059", 1), "InService") },
+			"stats": func(j *Journal) error { _, err := j.Stats(); return err },
 		} {
 			t.Run(name+", "+first, func(t *testing.T) {
 				o := testOptions(filepath.Join(t.TempDir(), "agent"))
 				must(t, os.CopyFS(o.Dir, os.DirFS(src.Dir)))
 				j, _ := open(t, o)
 				must(t, j.Intend(attempt("000", 1), Action{Kind: Hold}))
-				do(t, o)
-				use(t, j)
+				must(t, do(o))
+				must(t, use(j))
 				pods := []string{"000", "030", "new"}
 				for _, pod := range pods {
 					must(t, j.Intend(attempt(pod, 3), Action{Kind: Patch}))
@@ -313,7 +294,7 @@ func TestARecoveryWhileOpenIsCounted(t *testing.T) {
 	o := testOptions(t.TempDir())
 	j, _ := open(t, o)
 	must(t, j.Intend(attempt("a", 1), Action{Kind: Hold}))
-	truncate(0)(t, o)
+	must(t, truncate(0)(o))
 	if _, found, err := j.Read("pod-a"); found || err != nil {
 		t.Errorf("%t, %v", found, err)
 	}

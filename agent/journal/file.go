@@ -88,21 +88,19 @@ func (j *Journal) openExisting() (*handle, Report, error) {
 	return h, Report{Schema: id.schema, RolledBack: layout.rolledBack, BootChanged: id.boot != j.o.BootID, Dropped: dropped}, nil
 }
 
-// settle brings an open file up to date: migrated, trimmed, marked with this boot. It returns
+// settle brings an open file up to date: trimmed and marked with this boot; the next schema is
+// to migrate older files in the same transaction. It returns
 // how much failed its checksum, and errDamaged. That it cannot write, on a full disk say, is no
 // reason to refuse the file.
 func (j *Journal) settle(h *handle) (dropped int, err error) {
 	err = guard(func() error {
 		return h.db.Update(func(tx *bolt.Tx) error {
-			changed, err := migrate(tx)
-			if err != nil {
-				return err
-			}
 			t, err := trim(tx, j.o, j.now())
 			if err != nil {
 				return err
 			}
 			dropped = t.damaged
+			changed := t.damaged + t.old + mark(tx, metaBoot, j.o.BootID)
 			// No checksum covers bbolt's counter.
 			if pods := tx.Bucket([]byte(bucketPods)); pods.Sequence() < t.seq {
 				changed++
@@ -110,7 +108,7 @@ func (j *Journal) settle(h *handle) (dropped int, err error) {
 					return err
 				}
 			}
-			return unlessChanged(changed + t.damaged + t.old + mark(tx, metaBoot, j.o.BootID))
+			return unlessChanged(changed)
 		})
 	})
 	switch {

@@ -39,7 +39,7 @@ func (d disk) fill(t *testing.T) {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(d.dir, "ballast"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	must(t, err)
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	for {
 		if _, err := f.Write(make([]byte, 4096)); err != nil {
 			if !errors.Is(err, unix.ENOSPC) {
@@ -119,7 +119,7 @@ func TestDamageOnAFullDisk(t *testing.T) {
 	d := newDisk(t, "256k")
 	filled(t, d.o, 3)
 	d.fill(t)
-	truncate(9000)(t, d.o)
+	must(t, truncate(9000)(d.o))
 	d.fill(t)
 	_, _, err := Open(t.Context(), d.o)
 	isFull(t, "Open", err)
@@ -147,10 +147,14 @@ func TestACommitThatRunsOutOfSpace(t *testing.T) {
 		err = j.Intend(attempt(fmt.Sprint(n), 1), Action{Kind: Hold})
 	}
 	isFull(t, "Intend", err)
-	for i := range n - 1 { // the handle that failed still tells all that was acknowledged
+	failed := j.h
+	for i := range n - 1 {
 		if r := read(t, j, fmt.Sprint(i)); len(r.Steps) != 1 {
 			t.Fatalf("%d: %+v", i, r)
 		}
+	}
+	if j.h == failed {
+		t.Error("the handle whose commit failed is still in use")
 	}
 	d.remount(t, 0, "size=4m")
 	must(t, j.Intend(attempt("late", 1), Action{Kind: Hold}))

@@ -18,8 +18,8 @@
 //	└── last                      time of the last Writable
 //
 // The CRC covers key and JSON. Keys of the JSON that this program does not know survive a
-// rewrite at the top level. A higher schema is refused, a lower one is migrated in one
-// transaction when the file is opened.
+// rewrite at the top level. A higher schema is refused and left untouched; 1 is the first, so
+// there is no lower one yet.
 //
 // The folder holds more than the database:
 //

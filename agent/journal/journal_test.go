@@ -458,3 +458,19 @@ func TestTheObserverSeesEachCommit(t *testing.T) {
 		t.Errorf("%v, %+v", seen, s)
 	}
 }
+
+func TestTheSequenceOutlivesItsCounter(t *testing.T) {
+	o := testOptions(t.TempDir())
+	j, _ := open(t, o)
+	for n := range int64(5) {
+		must(t, j.Intend(attempt("a", n), Action{Kind: Hold}))
+	}
+	was := read(t, j, "a").Seq
+	must(t, j.Close())
+	must(t, edit(o, func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketPods)).SetSequence(1) }))
+	j, _ = open(t, o)
+	must(t, j.Intend(attempt("a", 5), Action{Kind: Hold}))
+	if seq := read(t, j, "a").Seq; seq <= was {
+		t.Errorf("sequence %d after %d", seq, was)
+	}
+}

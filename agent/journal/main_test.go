@@ -35,7 +35,7 @@ func hold(dir string) int {
 		fmt.Println(err)
 		return 1
 	}
-	defer j.Close()
+	defer func() { _ = j.Close() }()
 	fmt.Println("held")
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0

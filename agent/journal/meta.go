@@ -59,19 +59,6 @@ func (id identity) wants(tx *bolt.Tx) error {
 	return nil
 }
 
-// migrate brings the layout up to Schema and says how many steps that took. Schema 1 is the
-// first.
-func migrate(tx *bolt.Tx) (int, error) {
-	schema, err := strconv.Atoi(string(tx.Bucket([]byte(bucketMeta)).Get([]byte(metaSchema))))
-	if err != nil {
-		return 0, fmt.Errorf("%w: schema: %w", errDamaged, err)
-	}
-	if schema == Schema {
-		return 0, nil
-	}
-	return 0, fmt.Errorf("no way from schema %d to %d", schema, Schema)
-}
-
 // mark sets a key of the meta bucket and returns 1 if that is a change.
 func mark(tx *bolt.Tx, key, value string) int {
 	b := tx.Bucket([]byte(bucketMeta))

@@ -310,7 +310,7 @@ func TestAnyHistoryKeepsTheContract(t *testing.T) {
 		r.o = testOptions(filepath.Join(r.root, "0"))
 		r.o.BootID = "boot"
 		r.open()
-		defer os.RemoveAll(r.root)
+		defer func() { _ = os.RemoveAll(r.root) }()
 		defer func() { _ = r.j.Close() }()
 		actions := r.actions()
 		actions[""] = func(t *rapid.T) {

@@ -11,8 +11,8 @@ import (
 var rewrite = flag.Bool("rewrite", false, "store a file of the current schema in testdata")
 
 // Files of every schema that was ever released are opened, by this program, as they lie in
-// testdata; each says the same as on the day it was written. One of an older schema is
-// migrated; one that this program wrote itself is stored by -rewrite, once.
+// testdata; each says the same as on the day it was written. -rewrite stores that of the
+// current schema, once.
 func TestStoredFilesOfEverySchemaAreOpened(t *testing.T) {
 	if *rewrite {
 		store(t, filepath.Join("testdata", fmt.Sprintf("schema-%d.db", Schema)))

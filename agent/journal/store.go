@@ -183,7 +183,7 @@ func isFile(f *os.File, path string) bool {
 // notWritable marks err, and with ErrFull where space is the reason. bbolt wraps some errors
 // as text; those stay plain ErrNotWritable.
 func notWritable(err error) error {
-	for _, full := range []error{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, berrors.ErrMaxSizeReached} { //nolint:staticcheck // the errors package of bbolt has the same value
+	for _, full := range []error{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, berrors.ErrMaxSizeReached} {
 		if errors.Is(err, full) {
 			return fmt.Errorf("%w: %w: %w", ErrNotWritable, ErrFull, err)
 		}
