@@ -36,7 +36,7 @@ func (e *events) note(s *sight, kind, reason, message string) {
 
 // eventSink writes events with the agent's own client.
 type eventSink struct {
-	ctx context.Context //nolint:containedctx // the interface of the recorder has none
+	ctx context.Context // the interface of the recorder has none
 	api *apiServer
 }
 

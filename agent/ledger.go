@@ -42,6 +42,7 @@ func (c *counted) forget(pod types.UID, container string) {
 	delete(c.last[pod], container)
 }
 
+// retain forgets the Pods that are gone.
 func (c *counted) retain(live []types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

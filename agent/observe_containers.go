@@ -102,7 +102,7 @@ func (a *Agent) observeRunning(s *sight, c *Container, reports []v1alpha1.Contai
 	}
 	before := reports[i].Before
 	c.Before = Baseline{ID: before.ContainerID, ImageID: before.ImageID, Image: before.Image}
-	restarts := int32(now.RestartCount) - before.RestartCount //nolint:gosec // kubelet's count is small
+	restarts := int32(now.RestartCount) - before.RestartCount
 	switch {
 	case !ok || now.ID == before.ContainerID:
 	case before.Image == c.SpecImage:

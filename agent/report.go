@@ -144,7 +144,7 @@ func stateOf(s *sight, c corev1.Container) *v1alpha1.ContainerState {
 	}
 	return &v1alpha1.ContainerState{
 		Image: c.Image, ImageID: now.ImageID, ContainerID: now.ID,
-		RestartCount: int32(now.RestartCount), //nolint:gosec // kubelet's count is small
+		RestartCount: int32(now.RestartCount),
 	}
 }
 
@@ -168,13 +168,11 @@ func (a *Agent) fillTimings(s *sight, u Update, step Step, st *v1alpha1.InPlaceU
 		st.Timings = &v1alpha1.Timings{}
 	}
 	t := st.Timings
-	switch step.Stage {
-	case v1alpha1.StagePrepared:
+	if step.Stage == v1alpha1.StagePrepared {
 		setOnce(&t.Prepare, s.now.Sub(s.track.seen))
-	case v1alpha1.StageDrained:
-		if u.Order.DrainMode != "" && !s.track.acked.IsZero() {
-			t.Drain = millis(s.now.Sub(s.track.acked.Add(u.Order.Propagation)))
-		}
+	}
+	if step.Stage == v1alpha1.StageDrained && u.Order.DrainMode != "" && !s.track.acked.IsZero() {
+		t.Drain = millis(s.now.Sub(s.track.acked.Add(u.Order.Propagation)))
 	}
 	if !u.Pod.patchedByOrder || rank(step.Stage) < rank(v1alpha1.StageSwapping) {
 		return
@@ -276,13 +274,12 @@ func sandboxesSince(s *sight) int {
 func (a *Agent) announce(ctx context.Context, s *sight, step Step) {
 	log := logr.FromContextOrDiscard(ctx)
 	log.Info("update "+string(step.Stage), "attempt", s.order.Spec.Attempt, "stage", step.Stage, "reason", step.Reason, "message", step.Message)
-	kind := corev1.EventTypeNormal
-	switch step.Stage {
-	case v1alpha1.StageInService, v1alpha1.StageCancelled:
-	case v1alpha1.StageRefused, v1alpha1.StageFailed:
-		kind = corev1.EventTypeWarning
-	default:
+	if !step.Stage.Ended() && step.Stage != v1alpha1.StageFailed {
 		return
+	}
+	kind := corev1.EventTypeNormal
+	if step.Stage == v1alpha1.StageRefused || step.Stage == v1alpha1.StageFailed {
+		kind = corev1.EventTypeWarning
 	}
 	a.metrics.countEnd(step.Stage, step.Reason)
 	a.events.note(s, kind, "InPlaceUpdate"+string(step.Stage), string(step.Reason)+" "+step.Message)

@@ -112,15 +112,15 @@ func (s *store[T]) forget(o T) {
 	}
 }
 
-// keys returns the keys of all objects in the cache.
-func (s *store[T]) keys() []types.NamespacedName {
-	var keys []types.NamespacedName
+// uids returns the UIDs of all objects in the cache.
+func (s *store[T]) uids() []types.UID {
+	var uids []types.UID
 	for _, obj := range s.objects.List() {
 		if o, ok := obj.(T); ok {
-			keys = append(keys, keyOf(o))
+			uids = append(uids, o.GetUID())
 		}
 	}
-	return keys
+	return uids
 }
 
 func keyOf(o metav1.Object) types.NamespacedName {

@@ -24,7 +24,6 @@ type track struct {
 	stage    v1alpha1.Stage
 	since    time.Time
 	seen     time.Time // first look at the attempt
-	prepared time.Time
 	acked    time.Time
 	ready    time.Time // all containers ready
 	denied   string    // why the API server refused the patch

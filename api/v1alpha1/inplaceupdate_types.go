@@ -265,6 +265,7 @@ type Drain struct {
 // InPlaceUpdateStatus is the agent's report on the attempt that it names.
 type InPlaceUpdateStatus struct {
 	// conditions are Complete and PlacementKept.
+	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=type
 	// +optional

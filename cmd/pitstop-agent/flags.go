@@ -16,8 +16,8 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
+	"k8s.io/klog/v2" //nolint:depguard // client-go logs through it: here it is sent to our logger
+	"k8s.io/klog/v2/textlogger" //nolint:depguard // a logr sink in the format of Kubernetes
 
 	"pitstop.dev/agent"
 	"pitstop.dev/agent/journal"
@@ -128,7 +128,7 @@ func checkServer(ctx context.Context, cfg *rest.Config) error {
 	}
 	minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
 	if err == nil && v.Major == "1" && minor < oldestMinor {
-		return fmt.Errorf("Kubernetes %s is too old: pitstop needs 1.%d or later", v.GitVersion, oldestMinor)
+		return fmt.Errorf("server runs Kubernetes %s, which is too old: pitstop needs 1.%d or later", v.GitVersion, oldestMinor)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func (c *Cluster) WaitAgents(ctx context.Context) error {
 		}
 		last = ds
 		s := ds.Status
-		return s.ObservedGeneration == ds.Generation && s.DesiredNumberScheduled == int32(len(c.Nodes())) && //nolint:gosec // few nodes
+		return s.ObservedGeneration == ds.Generation && s.DesiredNumberScheduled == int32(len(c.Nodes())) &&
 			s.UpdatedNumberScheduled == s.DesiredNumberScheduled && s.NumberReady == s.DesiredNumberScheduled, nil
 	})
 	if err != nil && last != nil {
