@@ -65,7 +65,7 @@ func (b Builder) Agent(ctx context.Context, version string) (v1.Image, error) {
 func Padded(img v1.Image, layers, mib int, seed int64) (v1.Image, error) {
 	for i := range layers {
 		source := random.WithSource(randomSource(seed + int64(i)))
-		layer, err := random.Layer(int64(mib)<<20, types.OCIUncompressedLayer, source)
+		layer, err := random.Layer(int64(mib)<<20, types.OCILayer, source) // it is compressed, if to no effect
 		if err != nil {
 			return nil, fmt.Errorf("padding: %w", err)
 		}

@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"pitstop.dev/test/engine/server"
@@ -108,6 +109,9 @@ func padded(t *testing.T, a v1.Image) {
 	layers, err := big.Layers()
 	if err != nil || len(layers) != 3 {
 		t.Fatalf("%d layers, %v", len(layers), err)
+	}
+	if mt, err := layers[2].MediaType(); mt != types.OCILayer || err != nil {
+		t.Errorf("media type %s, %v: a runtime cannot unpack it", mt, err)
 	}
 	if n, err := layers[2].Size(); n < 3<<20 || err != nil {
 		t.Errorf("layer of %d bytes, %v", n, err)
