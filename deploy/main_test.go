@@ -6,6 +6,7 @@ package deploy_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/test/lab"
@@ -56,12 +56,12 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	plane.ControlPlane, err = lab.StartControlPlane(ctx, lab.Config{StateDir: dir, Log: os.Stderr})
 	if err != nil {
 		return 0, err
 	}
-	defer plane.Close(ctx)
+	defer func() { err = errors.Join(err, plane.Close(ctx)) }()
 	if plane.admin, err = clientFor(plane.RESTConfig()); err != nil {
 		return 0, err
 	}
@@ -92,39 +92,46 @@ func enforced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(policies.Items) < 5 {
-		return fmt.Errorf("%d policies applied", len(policies.Items))
-	}
-	c, err := clientFor(plane.RESTConfig())
+	pod, err := plane.admin.pod(ctx, "enforced", func(*corev1.Pod) {})
 	if err != nil {
 		return err
 	}
-	pod, err := c.pod(ctx, "enforced", func(*corev1.Pod) {})
+	agent, err := agentOn(ctx, node2)
 	if err != nil {
 		return err
 	}
-	lost, err := agentOn(ctx, node2)
-	if err != nil {
-		return err
-	}
-	patch := `{"metadata":{"annotations":{"pitstop.dev/x":"y"}}}`
-	hold := `{"metadata":{"annotations":{"` + v1alpha1.HoldInPlace + `":"x"}}}`
-	nodeStatus := `{"status":{"phase":"Running"}}`
-	status := `{"status":{"phase":"Running"}}`
-	for policy, try := range map[string]func(context.Context) error{
-		"pitstop-agent-pods":        func(ctx context.Context) error { return lost.merge(ctx, pod, patch) },
-		"pitstop-agent-pod-status":  func(ctx context.Context) error { return lost.merge(ctx, pod, status, "status") },
-		"pitstop-agent-node":        func(ctx context.Context) error { return lost.mergeNode(ctx, node1, nodeStatus) },
-		"pitstop-agent-node-status": func(ctx context.Context) error { return lost.mergeNode(ctx, node2, nodeStatus) },
-		"pitstop-orders": func(ctx context.Context) error {
-			_, err := c.order(ctx, "enforced", func(s *v1alpha1.InPlaceUpdateSpec) { s.ServingGroupUID = "x" })
+	dry := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
+	patch := func(c client, pod *corev1.Pod, data string, sub ...string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := c.CoreV1().Pods(apps).Patch(ctx, pod.Name, types.StrategicMergePatchType, []byte(data), dry, sub...)
 			return err
+		}
+	}
+	patchNode := func(node string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			data := []byte(`{"metadata":{"labels":{"x":"y"}}}`)
+			_, err := agent.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, data, dry, "status")
+			return err
+		}
+	}
+	tries := map[string]func(context.Context) error{
+		"pitstop-agent-pods":        patch(agent, pod, `{"metadata":{"labels":{"x":"y"}}}`),
+		"pitstop-agent-pod-status":  patch(agent, pod, `{"metadata":{"labels":{"x":"y"}}}`, "status"),
+		"pitstop-agent-node":        patchNode(node1),
+		"pitstop-agent-node-status": patchNode(node2),
+		"pitstop-holds":             patch(plane.admin, pod, `{"metadata":{"annotations":{"`+v1alpha1.HoldInPlace+`":"x"}}}`),
+		"pitstop-orders": func(ctx context.Context) error {
+			u := orderFor("enforced", func(s *v1alpha1.InPlaceUpdateSpec) { s.ServingGroupUID = "x" })
+			return plane.admin.orders.Post().Namespace(apps).Resource("inplaceupdates").Param("dryRun", "All").Body(u).Do(ctx).Error()
 		},
-		"pitstop-holds": func(ctx context.Context) error { return c.merge(ctx, pod, hold) },
-	} {
+	}
+	if len(policies.Items) != len(tries) {
+		return fmt.Errorf("%d policies applied, %d known", len(policies.Items), len(tries))
+	}
+	for policy, try := range tries {
 		err := await.Until(ctx, policy, 30*time.Second, func(ctx context.Context) error {
 			if err := try(ctx); err == nil || !strings.Contains(err.Error(), policy) {
-				return fmt.Errorf("not denied by it: %v", err)
+				return errors.Join(errors.New("not denied by it"), err)
 			}
 			return nil
 		})
@@ -247,8 +254,8 @@ func (c client) pod(ctx context.Context, name string, change func(*corev1.Pod)) 
 			{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ReadinessGatesNotReady"},
 		},
 		ContainerStatuses: []corev1.ContainerStatus{
-			{Name: "engine", Image: "engine:1", ImageID: "sha256:1", ContainerID: "containerd://1", Ready: true, Started: ptr.To(true)},
-			{Name: "peer", Image: "peer:1", ImageID: "sha256:2", ContainerID: "containerd://2", Ready: true, Started: ptr.To(true)},
+			{Name: "engine", Image: "engine:1", ImageID: "sha256:1", ContainerID: "containerd://1", Ready: true, Started: new(true)},
+			{Name: "peer", Image: "peer:1", ImageID: "sha256:2", ContainerID: "containerd://2", Ready: true, Started: new(true)},
 		},
 	}
 	return c.CoreV1().Pods(apps).UpdateStatus(ctx, pod, metav1.UpdateOptions{})

@@ -32,8 +32,8 @@ func ordersClient(c *rest.Config) (rest.Interface, error) {
 	return rest.RESTClientFor(c)
 }
 
-// order makes an order for a Pod of node1, after change.
-func (c client) order(ctx context.Context, pod string, change func(*v1alpha1.InPlaceUpdateSpec)) (*v1alpha1.InPlaceUpdate, error) {
+// orderFor is an order for a Pod of node1, after change.
+func orderFor(pod string, change func(*v1alpha1.InPlaceUpdateSpec)) *v1alpha1.InPlaceUpdate {
 	u := &v1alpha1.InPlaceUpdate{
 		ObjectMeta: metav1.ObjectMeta{Name: pod},
 		Spec: v1alpha1.InPlaceUpdateSpec{
@@ -42,8 +42,13 @@ func (c client) order(ctx context.Context, pod string, change func(*v1alpha1.InP
 		},
 	}
 	change(&u.Spec)
+	return u
+}
+
+// order makes such an order.
+func (c client) order(ctx context.Context, pod string, change func(*v1alpha1.InPlaceUpdateSpec)) (*v1alpha1.InPlaceUpdate, error) {
 	var out v1alpha1.InPlaceUpdate
-	err := c.orders.Post().Namespace(apps).Resource("inplaceupdates").Body(u).Do(ctx).Into(&out)
+	err := c.orders.Post().Namespace(apps).Resource("inplaceupdates").Body(orderFor(pod, change)).Do(ctx).Into(&out)
 	return &out, err
 }
 

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/agent"
 	"pitstop.dev/api/v1alpha1"
@@ -101,7 +100,7 @@ func leaseOf(ctx context.Context, c client, node string) error {
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 		return err
 	}
-	lease.Spec.HolderIdentity = ptr.To("me")
+	lease.Spec.HolderIdentity = new("me")
 	_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
 	return err
 }

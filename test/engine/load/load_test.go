@@ -131,7 +131,10 @@ func TestReasons(t *testing.T) {
 		"no answer in time": {func(_ http.ResponseWriter, r *http.Request) { gone(r) }, load.Timeout},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := httptest.NewServer(tt.answer)
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body) // so that the client is done with sending
+				tt.answer(w, r)
+			}))
 			defer s.Close()
 			got := once(t, load.Config{URL: s.URL, Clients: 1, Duration: time.Millisecond, Timeout: 200 * time.Millisecond})
 			if diff := cmp.Diff(map[load.Reason]int{tt.want: got.Sent}, got.Failed); diff != "" {

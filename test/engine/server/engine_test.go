@@ -130,7 +130,9 @@ func TestStreamIsPacedAndMarked(t *testing.T) {
 			t.Errorf("took %s, want 2s", took)
 		}
 		r.stop()
-		<-r.ended
+		if err := <-r.ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -165,7 +167,9 @@ func TestMetricsCountRunningAndWaiting(t *testing.T) {
 			t.Errorf("metrics at the end:\n%s", body)
 		}
 		r.stop()
-		<-r.ended
+		if err := <-r.ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -207,7 +211,9 @@ func TestAClientThatGoesFreesItsPlace(t *testing.T) {
 			t.Errorf("metrics:\n%s", body)
 		}
 		r.stop()
-		<-r.ended
+		if err := <-r.ended; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -290,7 +296,9 @@ func TestCrash(t *testing.T) {
 							t.Errorf("start %d did not crash", i)
 						}
 						r.stop()
-						<-r.ended
+						if err := <-r.ended; err != nil {
+							t.Error(err)
+						}
 					}
 				})
 			}
@@ -308,7 +316,9 @@ func TestCrashCutsAStream(t *testing.T) {
 		if _, body, err := r.get("/v1/completions?duration=2s"); err == nil || strings.Contains(body, server.Done) {
 			t.Errorf("stream %q, %v", body, err)
 		}
-		<-r.ended
+		if err := <-r.ended; !errors.Is(err, server.ErrCrashed) {
+			t.Error(err)
+		}
 	})
 }
 
@@ -327,7 +337,9 @@ func TestStateOutlivesTheStart(t *testing.T) {
 			}
 			starts, firsts = append(starts, got.Start), append(firsts, got.First)
 			r.stop()
-			<-r.ended
+			if err := <-r.ended; err != nil {
+				t.Error(err)
+			}
 		})
 	}
 	if starts[0] == starts[1] || firsts[0] != starts[0] || firsts[1] != starts[0] {

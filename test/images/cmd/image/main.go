@@ -47,7 +47,7 @@ func command() *cobra.Command {
 		ValidArgs:     []string{"agent", "engine"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(c *cobra.Command, args []string) error { return write(c.Context(), args[0], o) },
+		RunE:          func(c *cobra.Command, args []string) error { return write(c, args[0], o) },
 	}
 	c.Flags().StringVar(&o.out, "out", "", "file to write (required)")
 	c.Flags().StringVar(&o.tag, "tag", "", "name of the image (default pitstop-agent:VERSION or pitstop-engine:VERSION)")
@@ -56,7 +56,8 @@ func command() *cobra.Command {
 	return c
 }
 
-func write(ctx context.Context, what string, o options) error {
+func write(c *cobra.Command, what string, o options) error {
+	ctx := c.Context()
 	if o.out == "" {
 		return errors.New("--out is missing")
 	}
@@ -92,6 +93,6 @@ func write(ctx context.Context, what string, o options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(o.out, tag, digest)
+	fmt.Fprintln(c.OutOrStdout(), o.out, tag, digest)
 	return nil
 }
