@@ -126,10 +126,10 @@ func (u Update) beforeSwap(now time.Time) Step {
 		return s
 	}
 	if !u.reached(v1alpha1.StagePrepared) || u.reached(v1alpha1.StageDraining) && !u.Pod.Hold.Placed() {
-		return Step{Do: ActReport, Stage: v1alpha1.StagePrepared, Reason: u.permitReason(v1alpha1.PermitDrain)}
+		return u.reportPermit(v1alpha1.StagePrepared, v1alpha1.PermitDrain)
 	}
 	if !u.Order.Permit.Allows(v1alpha1.PermitDrain) {
-		return Step{Stage: v1alpha1.StagePrepared, Reason: v1alpha1.WaitingPermit, Message: "waits for permit Drain"}
+		return awaitPermit(v1alpha1.StagePrepared, v1alpha1.PermitDrain)
 	}
 	if len(u.Order.Want) > 0 && u.nothingToSwap() &&
 		u.Order.OpenAt == v1alpha1.OpenAtProved && u.Order.Permit.Allows(v1alpha1.PermitSwap) {
@@ -146,9 +146,9 @@ func (u Update) swap(now time.Time) Step {
 	at := v1alpha1.StageDrained
 	switch {
 	case !u.drainedReported():
-		return Step{Do: ActReport, Stage: at, Reason: u.permitReason(v1alpha1.PermitSwap)}
+		return u.reportPermit(at, v1alpha1.PermitSwap)
 	case !u.Order.Permit.Allows(v1alpha1.PermitSwap):
-		return Step{Stage: at, Reason: v1alpha1.WaitingPermit, Message: "waits for permit Swap"}
+		return awaitPermit(at, v1alpha1.PermitSwap)
 	case !u.Pod.NotReadyAcknowledged:
 		return u.waitOrRefuse(now, at, v1alpha1.WaitingAcknowledge, "the Pod is Ready again though its gate is lowered")
 	case u.kubeletBehind():
@@ -205,7 +205,7 @@ func (u Update) open(now time.Time) Step {
 	case u.opensVerified() && !u.reached(v1alpha1.StageVerified):
 		return Step{Do: ActReport, Stage: v1alpha1.StageVerified, Reason: u.lateReason()}
 	case !u.Order.Permit.Allows(v1alpha1.PermitServe):
-		return Step{Stage: u.provedStage(), Reason: v1alpha1.WaitingPermit, Message: "waits for permit Serve"}
+		return awaitPermit(u.provedStage(), v1alpha1.PermitServe)
 	case u.mustOpen():
 		return Step{Do: ActOpen, Stage: u.provedStage()}
 	case u.untouched():

@@ -294,11 +294,19 @@ func (u Update) provedStage() v1alpha1.Stage {
 	return v1alpha1.StageProved
 }
 
-func (u Update) permitReason(p v1alpha1.Permit) v1alpha1.Reason {
-	if u.Order.Permit.Allows(p) {
-		return ""
+// awaitPermit waits at stage at for permit p.
+func awaitPermit(at v1alpha1.Stage, p v1alpha1.Permit) Step {
+	return Step{Stage: at, Reason: v1alpha1.WaitingPermit, Message: "waits for permit " + string(p)}
+}
+
+// reportPermit reports stage at, and that permit p is waited for if it is.
+func (u Update) reportPermit(at v1alpha1.Stage, p v1alpha1.Permit) Step {
+	s := Step{Stage: at}
+	if !u.Order.Permit.Allows(p) {
+		s = awaitPermit(at, p)
 	}
-	return v1alpha1.WaitingPermit
+	s.Do = ActReport
+	return s
 }
 
 // lateReason says what is special about an attempt that came good.

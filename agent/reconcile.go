@@ -52,6 +52,9 @@ func (a *Agent) reconcile(ctx context.Context, key types.NamespacedName) (time.T
 
 // turn decides one step and takes it. moved reports whether there may be another one now.
 func (a *Agent) turn(ctx context.Context, s *sight) (step Step, moved bool, err error) {
+	if s.strange() {
+		s.order = nil
+	}
 	switch {
 	case s.order != nil:
 		u := a.observe(ctx, s)
@@ -68,6 +71,13 @@ func (a *Agent) turn(ctx context.Context, s *sight) (step Step, moved bool, err 
 		a.end(ctx, s, "OrderGone")
 	}
 	return step, moved, err
+}
+
+// strange reports whether the order is about an earlier Pod of the name and says so already. It
+// means nothing to the Pod that is here now.
+func (s *sight) strange() bool {
+	return s.order != nil && s.pod != nil && s.order.Spec.PodUID != s.pod.UID &&
+		s.order.Status.Attempt == s.order.Spec.Attempt && s.order.Status.Stage.Ended()
 }
 
 // outdated turns errors that only say that the cache is late into errLookAgain.

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -29,7 +30,15 @@ var (
 	img    images
 )
 
+// sideBySide is how many scenes run at a time: they wait most of the time, so it is not a matter
+// of cores.
+const sideBySide = "6"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = flag.Set("test.parallel", sideBySide)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute)
 	defer cancel()
 	if err := start(ctx); err != nil {
