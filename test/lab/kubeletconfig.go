@@ -51,11 +51,14 @@ volumePluginDir: /var/lib/kubelet/volume-plugins
 }
 
 // proxyConfig returns the configuration file of kube-proxy. The machine's limits on
-// connections stay as they are.
+// connections stay as they are. As one kube-proxy serves all nodes, it cannot tell which
+// Pods are on its own, and would forget those that call themselves through a Service: so
+// it masquerades all calls.
 func proxyConfig(kubeconfig string, health, metrics int) string {
 	return fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
+nftables: {masqueradeAll: true}
 clientConnection: {kubeconfig: %s}
 clusterCIDR: %s
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}

@@ -63,8 +63,13 @@ func TestLab(t *testing.T) {
 		}
 	})
 	t.Run("a Service answers", func(t *testing.T) { answers(t, address) })
+	t.Run("a Service answers Pods", func(t *testing.T) {
+		for _, n := range l.Nodes() {
+			answersInside(t, n, address)
+		}
+	})
 	t.Run("logs come through the API server", func(t *testing.T) {
-		out, err := l.Kubectl(t.Context(), "logs", "deployment/web")
+		out, err := l.Kubectl(t.Context(), "logs", "-l", "app=web")
 		if err != nil || !strings.Contains(out, "GET /v2/") {
 			t.Errorf("logs: %q, %v", out, err)
 		}
