@@ -96,8 +96,10 @@ func TestTheRegistryIsDownDuringPrepare(t *testing.T) {
 // middles are the moments at which a daemon of the node is restarted.
 func middles() map[string]func(*scene) bool {
 	return map[string]func(*scene) bool{
-		"held":    func(s *scene) bool { return len(readiness.Holds(s.must(s.Pod(s.t.Context(), s.pod.Name)))) > 0 },
-		"patched": func(s *scene) bool { return s.must(s.Pod(s.t.Context(), s.pod.Name)).Spec.Containers[0].Image == img.v2 },
+		"held": func(s *scene) bool { return len(readiness.Holds(s.must(s.Pod(s.t.Context(), s.pod.Name)))) > 0 },
+		"patched": func(s *scene) bool {
+			return s.must(s.Pod(s.t.Context(), s.pod.Name)).Spec.Containers[0].Image == img.v2
+		},
 	}
 }
 
