@@ -127,9 +127,16 @@ func TestALaterAttemptSupersedes(t *testing.T) {
 	must(t, err)
 	var numbers []string
 	for _, r := range history {
-		numbers = append(numbers, fmt.Sprint(r.IPU, "/", r.Number))
+		numbers = append(numbers, fmt.Sprint(r.IPU, "/", r.Number, " ", r.Outcome))
 	}
-	equal(t, []string{"ipu-a/1", "ipu-a/2", "ipu-made-anew/1", "ipu-a/3"}, numbers)
+	equal(t, []string{"ipu-a/1 Superseded", "ipu-a/2 Superseded", "ipu-made-anew/1 Superseded", "ipu-a/3 "}, numbers)
+	records, err := j.Records()
+	must(t, err)
+	s, err := j.Stats()
+	must(t, err)
+	if len(records) != 1 || records[0].Number != 3 || s.Open != 1 || s.Ended != 3 {
+		t.Errorf("open: %+v, %+v", records, s)
+	}
 }
 
 func TestPriorIDsLiveUntilTheUpdateEnds(t *testing.T) {

@@ -62,10 +62,7 @@ func (j *Journal) Forget(pod types.UID) error {
 			return unlessChanged(dropped)
 		}
 		if r, err := decode[Record](key, raw); err == nil {
-			if r.Open() {
-				r.Ended, r.Outcome = j.now(), podGone
-			}
-			if err := retire(tx, r, raw); err != nil {
+			if err := j.retire(tx, r, raw, podGone); err != nil {
 				return err
 			}
 		}
@@ -77,7 +74,11 @@ func (j *Journal) Forget(pod types.UID) error {
 	return nil
 }
 
-const podGone = "PodGone"
+// Outcomes that the journal itself gives to records that were open.
+const (
+	podGone  = "PodGone"
+	replaced = "Superseded"
+)
 
 // write applies edit to the record of a, made anew where the attempt is. An edit that says
 // that it changed nothing leaves the file alone.
@@ -118,7 +119,7 @@ func (j *Journal) write(a Attempt, room room, edit func(*Record, time.Time) bool
 // begin makes place for a new attempt: the old record moves to the history, which is cut.
 func (j *Journal) begin(tx *bolt.Tx, old Record, raw []byte) error {
 	if raw != nil {
-		if err := retire(tx, old, raw); err != nil {
+		if err := j.retire(tx, old, raw, replaced); err != nil {
 			return err
 		}
 	}
@@ -145,8 +146,12 @@ func (j *Journal) put(pods *bolt.Bucket, r Record, raw []byte, now time.Time) er
 	return pods.Put(key, data)
 }
 
-// retire moves a record to the history. raw is what stands on disk of it.
-func retire(tx *bolt.Tx, r Record, raw []byte) error {
+// retire moves a record to the history; an open one ends there. raw is what stands on disk of
+// it.
+func (j *Journal) retire(tx *bolt.Tx, r Record, raw []byte, outcome string) error {
+	if r.Open() {
+		r.Ended, r.Outcome = j.now(), outcome
+	}
 	key := seqKey(r.Seq)
 	data, err := encode(key, r, raw)
 	if err != nil {
