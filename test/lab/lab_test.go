@@ -24,8 +24,7 @@ import (
 
 const podLimit = time.Minute
 
-// config is that of a lab beside the machine's usual one. They cannot run together: one
-// that runs must be taken down first.
+// config is that of a lab beside the machine's usual one.
 func config(nodes int) lab.Config {
 	return lab.Config{Nodes: nodes, StateDir: "/var/lib/pitstop-lab-test", Log: os.Stderr}
 }

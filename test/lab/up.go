@@ -34,6 +34,20 @@ const (
 	readyLimit    = 2 * time.Minute
 )
 
+// Prepare installs and builds what a lab needs and starts nothing. It is the only part of
+// Up that may need the internet.
+func Prepare(ctx context.Context, c Config) error {
+	c, err := c.complete()
+	if err != nil {
+		return err
+	}
+	if err := prerequisites(ctx, c.Log); err != nil {
+		return err
+	}
+	_, err = Build(ctx, c)
+	return err
+}
+
 // Up brings the lab up and returns once its nodes are Ready. What runs already is left
 // alone, what has died is started again, and nodes are added up to c.Nodes. A lab that
 // cannot go on, because the machine was started again or its binaries are others, is
