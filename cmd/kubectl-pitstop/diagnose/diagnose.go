@@ -131,7 +131,7 @@ func (d *Diagnosis) update(f Facts, u *v1alpha1.InPlaceUpdate) {
 		d.Summary = fmt.Sprintf("attempt %d failed after the patch; the Pod is kept out of traffic", d.Attempt)
 	case early(u.Status.Stage) && order.Patched(f.Pod, u):
 		d.patched(f.Pod, u)
-	case d.Reason == "" && readiness.GateOf(f.Pod).Token == u.Token():
+	case d.Reason == "" && early(d.Stage) && d.Stage != v1alpha1.StageDrained && readiness.GateOf(f.Pod).Token == u.Token():
 		d.lowered(f, u)
 	default:
 		d.Summary = fmt.Sprintf("attempt %d is at %s", d.Attempt, u.Status.Stage)
