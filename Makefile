@@ -15,7 +15,7 @@ BINARIES := pitstop-agent kubectl-pitstop
 LAB := go run ./test/lab/cmd/lab
 
 # The packages with tests that need the lab.
-LAB_PACKAGES = $(shell grep -rl --include='*_test.go' '^//go:build lab' . | xargs -r -n1 dirname | sort -u)
+LAB_PACKAGES = $(shell grep -rl --include='*_test.go' --exclude-dir=out '^//go:build lab' . | xargs -r -n1 dirname | sort -u)
 
 # GO_TEST_FLAGS is for a person who wants to add -v or -run.
 GO_TEST_FLAGS ?=
@@ -65,14 +65,20 @@ test-unit: ## Run the tests that need nothing but Go and gcc
 	@.ci/suite test-unit $(GO_TEST) ./...
 
 .PHONY: test
-test: lab-ready test-unit test-lab ## Run all tests, those on the lab included (root)
+test: lab-ready ## Run all tests, those on the lab included (root)
+	@failed=0; \
+	$(MAKE) --no-print-directory test-unit || failed=1; \
+	$(MAKE) --no-print-directory test-lab || failed=1; \
+	exit $$failed
 
-# One package after the other: there is one lab.
+# One package after the other: there is one lab. A failure does not keep the others from running.
 .PHONY: test-lab
 test-lab: lab-ready
-	@for package in $(LAB_PACKAGES); do \
-		.ci/suite "lab $$package" $(GO_TEST) -count=1 -tags lab -timeout 60m "$$package"; \
-	done
+	@failed=0; \
+	for package in $(LAB_PACKAGES); do \
+		.ci/suite "lab $$package" $(GO_TEST) -count=1 -tags lab -timeout 60m "$$package" || failed=1; \
+	done; \
+	exit $$failed
 
 .PHONY: lab-ready
 lab-ready: ## Install and build what the lab needs (root)
