@@ -25,7 +25,7 @@ func (a *Agent) renewLease(ctx context.Context) {
 		if err := a.renewOnce(ctx); err != nil && ctx.Err() == nil {
 			logr.FromContextOrDiscard(ctx).Error(err, "lease")
 		}
-		a.counted.retain(a.pods.uids())
+		a.tidy(ctx)
 		select {
 		case <-ctx.Done():
 			return

@@ -53,6 +53,32 @@ func (c *counted) retain(live []types.UID) {
 	}
 }
 
+// tidy forgets the Pods that are gone, in memory and in the journal.
+func (a *Agent) tidy(ctx context.Context) {
+	if !a.Synced() {
+		return
+	}
+	live := a.pods.uids()
+	a.counted.retain(live)
+	err := a.keeper.with(ctx, func(j *journal.Journal) error {
+		records, err := j.Records()
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if !slices.Contains(live, r.Pod) {
+				if err := j.Forget(r.Pod); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("journal keeps Pods that are gone", "cause", err.Error())
+	}
+}
+
 // count puts the containers that kubelet reports as started into the restart ledger, each once.
 func (a *Agent) count(ctx context.Context, s *sight) {
 	if s.pod == nil || !readiness.HasGate(s.pod) {
