@@ -30,7 +30,7 @@ func machine(t *testing.T) map[string][]string {
 	}
 	mounts, err := os.ReadFile("/proc/mounts")
 	must(t, err)
-	for _, m := range strings.Split(string(mounts), "\n") {
+	for m := range strings.SplitSeq(string(mounts), "\n") {
 		for _, dir := range append(found["folders"], "/var/lib/pitstop", "/var/lib/kubelet", "/run/containerd", "cgroup") {
 			if strings.Contains(m, dir) { // others may mount and unmount meanwhile
 				found["mounts"] = append(found["mounts"], m)
