@@ -78,6 +78,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context){a.pods.run, a.updates.run, a.feed.Run, a.follow, a.renewLease} {
 		wg.Go(func() { run(ctx) })
 	}
+	wg.Go(func() { a.keeper.tend(ctx, a.lookAtAll) })
 	if a.waitForSync(ctx) {
 		for range workers {
 			wg.Go(func() { a.work(ctx) })
@@ -106,6 +107,15 @@ func (a *Agent) waitForSync(ctx context.Context) bool {
 		}
 	}
 	return true
+}
+
+// lookAtAll has every Pod looked at again.
+func (a *Agent) lookAtAll() {
+	for _, obj := range a.pods.objects.List() {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			a.queue.Add(keyOf(pod))
+		}
+	}
 }
 
 // Synced reports whether the agent knows the Pods and orders of its node.

@@ -19,6 +19,8 @@ const (
 	reopenEvery = 2 * time.Second
 	// probeEvery is how long one proof that the journal can be written counts.
 	probeEvery = 5 * time.Second
+	// tendEvery is how long a journal that nobody writes to may go without that proof.
+	tendEvery = time.Minute
 )
 
 // errNoJournal reports that there is no journal at hand.
@@ -28,7 +30,7 @@ var errNoJournal = errors.New("journal is not open")
 // then and finishes what is open.
 type keeper struct {
 	options journal.Options
-	clock   clock.PassiveClock
+	clock   clock.WithTicker
 
 	mu       sync.Mutex
 	j        *journal.Journal
@@ -36,6 +38,7 @@ type keeper struct {
 	tried    time.Time
 	probed   time.Time
 	reported string
+	missed   bool // something was not recorded, or waits for the journal
 }
 
 func newKeeper(cfg Config) *keeper {
@@ -60,7 +63,43 @@ func (k *keeper) open(ctx context.Context) (*journal.Journal, bool) {
 		k.err = k.j.Writable(ctx)
 	}
 	k.complain(ctx)
-	return k.j, k.j != nil && k.err == nil
+	usable := k.j != nil && k.err == nil
+	k.missed = k.missed || !usable
+	return k.j, usable
+}
+
+// tend keeps an eye on a journal that nobody asks for, and calls back when one that was missed
+// can be used again: what happened meanwhile is to be recorded, what waited may start.
+func (k *keeper) tend(ctx context.Context, back func()) {
+	tick := k.clock.NewTicker(reopenEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C():
+		}
+		if !k.due() {
+			continue
+		}
+		if _, usable := k.open(ctx); usable && k.wasMissed() {
+			back()
+		}
+	}
+}
+
+func (k *keeper) due() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.missed || k.clock.Since(k.probed) >= tendEvery
+}
+
+func (k *keeper) wasMissed() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	missed := k.missed
+	k.missed = false
+	return missed
 }
 
 func (k *keeper) announce(ctx context.Context, found journal.Report) {
@@ -98,7 +137,7 @@ func (k *keeper) with(ctx context.Context, do func(*journal.Journal) error) erro
 	err := do(j)
 	if errors.Is(err, journal.ErrNotWritable) {
 		k.mu.Lock()
-		k.err, k.probed = err, k.clock.Now()
+		k.err, k.probed, k.missed = err, k.clock.Now(), true
 		k.complain(ctx)
 		k.mu.Unlock()
 	}

@@ -110,11 +110,12 @@ func (s *scene) check() {
 	}
 }
 
-// checkJournal reads what the agent left on disk. intact says that nothing was ever lost.
+// checkJournal reads what the agent left on disk. Where it kept what it had, the ledger
+// is complete.
 func (s *scene) checkJournal(f fault) {
 	t := s.t
 	t.Helper()
-	j, _, err := journal.Open(t.Context(), journal.Options{Dir: s.journal(), NodeName: s.name, BootID: bootID(t)})
+	j, _, err := journal.Open(t.Context(), s.journalOptions())
 	must(t, err)
 	defer j.Close() //nolint:errcheck // only read
 	r, known, err := j.Read(s.pod.UID)

@@ -15,7 +15,7 @@ import (
 )
 
 // quiet is how long nothing may be written before a run counts as over.
-const quiet = 500 * time.Millisecond
+const quiet = 700 * time.Millisecond
 
 // tries is how often a point that a run did not come to is tried again: how many commits
 // there are depends a little on time.
@@ -100,6 +100,9 @@ func killAndSee(t *testing.T, w *world, p victim.Point, f fault) {
 		f.lift(s)
 	}
 	s.awaitService()
+	if !eventually(t, patient, func() bool { status, _, _ := agent.ready(); return status == http.StatusOK }) {
+		t.Errorf("the agent is not ready again\n%s", s.story())
+	}
 	s.awaitQuiet()
 	s.check()
 	if err := agent.end(); err != nil {
@@ -150,9 +153,13 @@ func (s *scene) during(agent *agentProcess, started bool, pulled int) { //nolint
 	if n := s.pulls(); !started && n != pulled {
 		t.Errorf("%d images were pulled without a journal\n%s", n-pulled, s.story())
 	}
-	status, text, err := agent.ready()
-	if err != nil || status != http.StatusServiceUnavailable {
-		t.Errorf("readyz: %d %q %v, want %d", status, text, err, http.StatusServiceUnavailable)
+	var text string
+	if !eventually(t, patient, func() bool {
+		var status int
+		status, text, _ = agent.ready()
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "journal")
+	}) {
+		t.Errorf("readyz %q does not tell of the journal\n%s", text, s.story())
 	}
 }
 

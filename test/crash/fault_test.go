@@ -4,6 +4,7 @@ package crash
 
 import (
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"io/fs"
 	"math/rand"
@@ -14,7 +15,9 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
 
+	"pitstop.dev/agent/journal"
 	"pitstop.dev/test/crash/victim"
 )
 
@@ -83,8 +86,25 @@ func (s *scene) setSchema(version string) {
 	}), db.Close()))
 }
 
-// fill takes all space that is left.
+// fill takes all space that is left, and then what the journal has reserved, as far as updates of
+// other Pods may.
 func (s *scene) fill() {
+	t := s.t
+	t.Helper()
+	s.fillDisk()
+	j, _, err := journal.Open(t.Context(), s.journalOptions())
+	must(t, err)
+	for n := 0; err == nil; n++ {
+		other := journal.Attempt{Pod: types.UID(fmt.Sprint("other-", n)), IPU: "other", Number: 1}
+		err = j.Intend(other, journal.Action{Kind: journal.Pull, Subject: strings.Repeat("image/", 500)})
+	}
+	if !errors.Is(err, journal.ErrFull) {
+		t.Fatal(err)
+	}
+	must(t, j.Close())
+}
+
+func (s *scene) fillDisk() {
 	t := s.t
 	t.Helper()
 	f, err := os.OpenFile(s.ballast(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -108,6 +128,10 @@ func (s *scene) lock() {
 }
 
 func (s *scene) unlock() { s.holder.kill() }
+
+func (s *scene) journalOptions() journal.Options {
+	return journal.Options{Dir: s.journal(), NodeName: s.name, BootID: bootID(s.t)}
+}
 
 func bootID(t *testing.T) string {
 	t.Helper()

@@ -94,14 +94,8 @@ func (s *scene) run() {
 		defer cancel()
 		must(t, s.core.CoreV1().Pods(namespace).Delete(ctx, s.name, uidOnly(s.pod)))
 	})
-	data, _ := readiness.Sync(s.pod, s.pod.CreationTimestamp.Time)
-	_, err = s.core.CoreV1().Pods(namespace).Patch(ctx, s.name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
-	if err != nil { // kubelet was first
-		live, err := s.core.CoreV1().Pods(namespace).Get(ctx, s.name, metav1.GetOptions{})
-		must(t, err)
-		data, _ = readiness.Sync(live, s.pod.CreationTimestamp.Time)
-		_, err = s.core.CoreV1().Pods(namespace).Patch(ctx, s.name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
-		must(t, err)
+	if !eventually(t, patient, s.opened) {
+		t.Fatalf("the gate is not open: %+v", s.latest(s.pod.UID))
 	}
 	if !eventually(t, patient, func() bool { return s.latest(s.pod.UID).Ready == corev1.ConditionTrue }) {
 		t.Fatalf("the Pod is not Ready: %+v", s.latest(s.pod.UID))
@@ -109,6 +103,19 @@ func (s *scene) run() {
 	for _, c := range s.running() {
 		s.first[c.name] = c.id
 	}
+}
+
+// opened opens the gate of the new Pod and reports whether that is done: kubelet writes too.
+func (s *scene) opened() bool {
+	pods := s.core.CoreV1().Pods(namespace)
+	live, err := pods.Get(s.t.Context(), s.name, metav1.GetOptions{})
+	if err != nil {
+		return false
+	}
+	if data, needed := readiness.Sync(live, live.CreationTimestamp.Time); needed {
+		_, err = pods.Patch(s.t.Context(), s.name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, "status")
+	}
+	return err == nil
 }
 
 type running struct{ name, id string }
