@@ -3,14 +3,19 @@
 package crash
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
+	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"pitstop.dev/agent/journal"
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cri"
 	"pitstop.dev/readiness"
 )
 
@@ -41,28 +46,87 @@ type report struct {
 	Planned, Crashes, Peer int32
 }
 
-func (s *scene) want() outcome {
-	changed := report{Before: true, After: true, Planned: 1}
-	return outcome{
-		Stage: v1alpha1.StageInService, Attempt: 1, Revision: "v2", Open: true, Ready: true,
-		Images:  strings.Join([]string{s.image("engine", "v2"), s.image("router", "v2"), s.image("sidecar", "v1"), ""}, " "),
-		Patches: 1, Lowered: 1, Outages: 1, Generation: s.pod.Generation + 1, Sandboxes: 1,
-		Containers: map[string]int{"engine": 2, "router": 2, "sidecar": 1},
-		Reports:    map[string]report{"engine": changed, "router": changed, "sidecar": {Before: true, After: true}},
+// A subject is one Pod in service and what is to become of it.
+type subject struct {
+	*watcher
+	core    kubernetes.Interface
+	runtime *cri.Client // of its node
+	t       *testing.T
+	pod     *corev1.Pod
+	first   map[string]string // the containers at the beginning, by name
+	change  map[string]string // the new images of the containers that are updated
+}
+
+// remember notes the containers that run at the beginning.
+func (s *subject) remember() {
+	s.t.Helper()
+	seen, err := s.runtime.Pod(s.t.Context(), string(s.pod.UID))
+	must(s.t, err)
+	s.first = map[string]string{}
+	for _, c := range seen.Containers {
+		s.first[c.Name] = c.ID
 	}
 }
 
-func (s *scene) got() outcome {
+// want is the one end that there is.
+func (s *subject) want() outcome {
+	o := outcome{
+		Stage: v1alpha1.StageInService, Attempt: 1, Revision: "v2", Open: true, Ready: true,
+		Patches: 1, Lowered: 1, Outages: 1, Generation: s.pod.Generation + 1, Sandboxes: 1,
+		Containers: map[string]int{}, Reports: map[string]report{},
+	}
+	for _, c := range s.pod.Spec.Containers {
+		image, changed := s.change[c.Name]
+		if !changed {
+			image = c.Image
+		}
+		o.Images += image + " "
+		o.Containers[c.Name] = 1 + count(changed)
+		o.Reports[c.Name] = report{Before: true, After: true, Planned: int32(count(changed))}
+	}
+	return o
+}
+
+// stage is how far the update has gone.
+func (s *subject) stage() v1alpha1.Stage {
+	if u := s.order(s.pod.Name); u != nil {
+		return u.Status.Stage
+	}
+	return ""
+}
+
+// started reports whether the agent has done anything to the Pod.
+func (s *subject) started() bool {
+	now := s.latest(s.pod.UID)
+	return now.Hold != "" || now.PatchedAt != ""
+}
+
+func (s *subject) inService() bool { return s.stage() == v1alpha1.StageInService }
+
+// story is what the API server tells of a case.
+func (s *subject) story() string {
+	var b strings.Builder
+	if u := s.order(s.pod.Name); u != nil {
+		status, _ := json.MarshalIndent(u.Status, "", " ")
+		fmt.Fprintf(&b, "order of attempt %d: %s\n", u.Spec.Attempt, status)
+	}
+	for _, v := range s.sightings(s.pod.UID) {
+		fmt.Fprintf(&b, "pod %+v\n", v)
+	}
+	return b.String()
+}
+
+func (s *subject) got() outcome {
 	t := s.t
 	t.Helper()
-	pod, err := s.core.CoreV1().Pods(namespace).Get(t.Context(), s.name, metav1.GetOptions{})
+	pod, err := s.core.CoreV1().Pods(namespace).Get(t.Context(), s.pod.Name, metav1.GetOptions{})
 	must(t, err)
 	if pod.UID != s.pod.UID {
 		t.Errorf("the Pod is another one")
 	}
 	// The watch is behind the answer to a read.
 	eventually(t, patient, func() bool { return s.latest(pod.UID).Version == pod.ResourceVersion })
-	u := s.order(s.name)
+	u := s.order(s.pod.Name)
 	seen, err := s.runtime.Pod(t.Context(), string(pod.UID))
 	must(t, err)
 	o := outcome{
@@ -102,11 +166,11 @@ func count(yes bool) int { //nolint:revive // the condition is what is counted
 	return 0
 }
 
-// check compares the end with what was promised.
-func (s *scene) check() {
+// check compares the end with what was promised; story is told where it is another one.
+func (s *subject) check(story func() string) {
 	s.t.Helper()
 	if diff := cmp.Diff(s.want(), s.got()); diff != "" {
-		s.t.Errorf("(-want +got):\n%s\n%s", diff, s.story())
+		s.t.Errorf("(-want +got):\n%s\n%s", diff, story())
 	}
 }
 

@@ -40,19 +40,21 @@ var containers = []string{"engine", "router", "sidecar"}
 // A scene is one Pod in service on a node of its own with an order to change two of its three
 // images, and what is on the disk of that node's agent.
 type scene struct {
-	*world
-	t      *testing.T
+	subject
+	world  *world
 	name   string
 	dir    string // of everything; the journal's folder is in it
-	pod    *corev1.Pod
-	first  map[string]string // the containers at the beginning, by name
 	agents int
 	holder *agentProcess // the one that hangs with the journal locked
 }
 
 func newScene(t *testing.T, w *world) *scene {
 	t.Helper()
-	s := &scene{world: w, t: t, name: w.next(), first: map[string]string{}}
+	s := &scene{world: w, name: w.next()}
+	s.subject = subject{
+		watcher: w.watcher, core: w.core, runtime: w.runtime, t: t,
+		change: map[string]string{"engine": s.image("engine", "v2"), "router": s.image("router", "v2")},
+	}
 	s.dir = filepath.Join(w.dir, s.name)
 	must(t, os.MkdirAll(s.dir, 0o755))
 	for _, c := range containers {
@@ -75,7 +77,7 @@ func (s *scene) run() {
 	t, ctx := s.t, s.t.Context()
 	t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: s.name, Annotations: map[string]string{v1alpha1.MetricsPort: s.engine}},
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, Annotations: map[string]string{v1alpha1.MetricsPort: s.world.engine}},
 		Spec: corev1.PodSpec{
 			NodeName: s.name, AutomountServiceAccountToken: ptr.To(false),
 			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: v1alpha1.InService}},
@@ -100,9 +102,7 @@ func (s *scene) run() {
 	if !eventually(t, patient, func() bool { return s.latest(s.pod.UID).Ready == corev1.ConditionTrue }) {
 		t.Fatalf("the Pod is not Ready: %+v", s.latest(s.pod.UID))
 	}
-	for _, c := range s.running() {
-		s.first[c.name] = c.id
-	}
+	s.remember()
 }
 
 // opened opens the gate of the new Pod and reports whether that is done: kubelet writes too.
@@ -118,30 +118,17 @@ func (s *scene) opened() bool {
 	return err == nil
 }
 
-type running struct{ name, id string }
-
-// running are all containers that the runtime has ever had of the Pod.
-func (s *scene) running() (all []running) {
-	s.t.Helper()
-	seen, err := s.runtime.Pod(s.t.Context(), string(s.pod.UID))
-	must(s.t, err)
-	for _, c := range seen.Containers {
-		all = append(all, running{c.Name, c.ID})
-	}
-	return all
-}
-
 // give creates the order.
 func (s *scene) give() {
 	s.t.Helper()
-	u := cluster.Order(s.pod, map[string]string{"engine": s.image("engine", "v2"), "router": s.image("router", "v2")})
+	u := cluster.Order(s.pod, s.change)
 	u.Spec.PropagationSeconds = ptr.To(int32(0))
 	u.Spec.Revision = "v2"
-	must(s.t, s.updates.Post().Namespace(namespace).Resource("inplaceupdates").Body(u).Do(s.t.Context()).Error())
+	must(s.t, s.world.updates.Post().Namespace(namespace).Resource("inplaceupdates").Body(u).Do(s.t.Context()).Error())
 	s.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), patient)
 		defer cancel()
-		must(s.t, s.updates.Delete().Namespace(namespace).Resource("inplaceupdates").Name(s.name).Do(ctx).Error())
+		must(s.t, s.world.updates.Delete().Namespace(namespace).Resource("inplaceupdates").Name(s.name).Do(ctx).Error())
 	})
 }
 
@@ -165,8 +152,8 @@ func (s *scene) start(o victim.Options) *agentProcess {
 		socket: filepath.Join(s.dir, fmt.Sprintf("%d.sock", s.agents)), exited: make(chan struct{}),
 	}
 	o.Node, o.Namespace, o.Identity = s.name, namespace, fmt.Sprintf("%s-%d", s.name, s.agents)
-	o.Kubeconfig, o.QPS, o.Burst = s.plane.KubeconfigPath(), 100, 200
-	o.Runtime, o.KubeletDir, o.JournalDir = s.fake.Endpoint(), s.kubeletDir(), s.journal()
+	o.Kubeconfig, o.QPS, o.Burst = s.world.plane.KubeconfigPath(), 100, 200
+	o.Runtime, o.KubeletDir, o.JournalDir = s.world.fake.Endpoint(), s.world.kubeletDir(), s.journal()
 	o.Listen, o.Trace = "unix:"+p.socket, s.trace()
 	text, err := json.Marshal(o)
 	must(t, err)
@@ -253,38 +240,10 @@ func (p *agentProcess) ready() (status int, text string, err error) {
 	return resp.StatusCode, string(body), err
 }
 
-// stage is how far the update has gone.
-func (s *scene) stage() v1alpha1.Stage {
-	if u := s.order(s.name); u != nil {
-		return u.Status.Stage
-	}
-	return ""
-}
-
-// started reports whether the agent has done anything to the Pod.
-func (s *scene) started() bool {
-	now := s.latest(s.pod.UID)
-	return now.Hold != "" || now.PatchedAt != ""
-}
-
-// awaitService waits for the end of the update.
-func (s *scene) awaitService() {
-	s.t.Helper()
-	if !eventually(s.t, patient, func() bool { return s.stage() == v1alpha1.StageInService }) {
-		s.t.Fatalf("the update does not end\n%s", s.story())
-	}
-}
-
 // story is all that is known of a case that went wrong.
 func (s *scene) story() string {
 	var b strings.Builder
-	if u := s.order(s.name); u != nil {
-		status, _ := json.MarshalIndent(u.Status, "", " ")
-		fmt.Fprintf(&b, "order of attempt %d: %s\n", u.Spec.Attempt, status)
-	}
-	for _, v := range s.sightings(s.pod.UID) {
-		fmt.Fprintf(&b, "pod %+v\n", v)
-	}
+	b.WriteString(s.subject.story())
 	names, _ := filepath.Glob(filepath.Join(s.dir, "*"))
 	slices.Sort(names)
 	for _, name := range names {
@@ -293,4 +252,12 @@ func (s *scene) story() string {
 		}
 	}
 	return b.String()
+}
+
+// awaitService waits for the end of the update.
+func (s *scene) awaitService() {
+	s.t.Helper()
+	if !eventually(s.t, patient, s.inService) {
+		s.t.Fatalf("the update does not end\n%s", s.story())
+	}
 }

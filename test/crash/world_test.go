@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,15 +18,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cri"
 	"pitstop.dev/cri/fake"
 	"pitstop.dev/test/cluster"
@@ -39,29 +34,17 @@ const namespace = "default"
 
 // A world is what all cases share: an API server, a runtime, a kubelet and an idle engine.
 type world struct {
+	*watcher
 	dir     string
 	plane   *lab.ControlPlane
 	core    kubernetes.Interface
 	updates rest.Interface
 	fake    *fake.Runtime
 	runtime *cri.Client
-	orders  cache.SharedIndexInformer
 	engine  string // port of /metrics
 
 	mu     sync.Mutex
 	serial int
-	seen   map[types.UID][]sighting
-}
-
-// A sighting is what one version of a Pod says of its update.
-type sighting struct {
-	Version    string
-	Generation int64
-	Images     string
-	PatchedAt  string
-	Hold       string
-	Gate       corev1.ConditionStatus
-	Ready      corev1.ConditionStatus
 }
 
 func newWorld(t *testing.T) *world {
@@ -69,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	dir, err := os.MkdirTemp("", "crash") // short: sockets are in it
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
-	w := &world{dir: dir, seen: map[types.UID][]sighting{}}
+	w := &world{dir: dir}
 	must(t, os.MkdirAll(filepath.Join(w.kubeletDir(), "pod-resources"), 0o755))
 	w.startPlane(t)
 	w.startEngine(t)
@@ -120,83 +103,26 @@ func (w *world) startEngine(t *testing.T) {
 	w.engine = address.Port()
 }
 
-// startKubelet runs kubelet and notes every version of every Pod.
+// startKubelet runs kubelet.
 func (w *world) startKubelet(t *testing.T) {
 	t.Helper()
-	factory := informers.NewSharedInformerFactory(w.core, 0)
-	pods := factory.Core().V1().Pods().Informer()
-	_, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: w.note, UpdateFunc: func(_, obj any) { w.note(obj) },
-	})
-	must(t, err)
+	pods := informers.NewSharedInformerFactory(w.core, 0).Core().V1().Pods().Informer()
 	k, err := kubelet.New(kubelet.Config{
 		Client: w.core, Fake: w.fake, Runtime: w.runtime, Dir: w.kubeletDir(), Clock: clock.RealClock{},
 	}, pods)
 	must(t, err)
-	w.orders = cache.NewSharedIndexInformer(
-		cache.NewListWatchFromClient(w.updates, "inplaceupdates", namespace, fields.Everything()),
-		&v1alpha1.InPlaceUpdate{}, 0, cache.Indexers{})
+	w.watcher, err = newWatcher(w.updates, pods)
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	wg.Go(func() { pods.RunWithContext(ctx) })
-	wg.Go(func() { w.orders.RunWithContext(ctx) })
+	wg.Go(func() { w.watcher.run(ctx) })
 	wg.Go(func() {
 		if err := k.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	})
-	if !cache.WaitForCacheSync(t.Context().Done(), pods.HasSynced, w.orders.HasSynced) {
-		t.Fatal("caches did not fill")
-	}
-}
-
-func (w *world) note(obj any) {
-	pod, ok := obj.(*corev1.Pod)
-	if !ok {
-		return
-	}
-	s := sighting{
-		Version: pod.ResourceVersion, Generation: pod.Generation,
-		PatchedAt: pod.Annotations[v1alpha1.PatchedAt], Hold: pod.Annotations[v1alpha1.HoldInPlace],
-	}
-	for _, c := range pod.Spec.Containers {
-		s.Images += c.Image + " "
-	}
-	for _, c := range pod.Status.Conditions {
-		switch c.Type {
-		case v1alpha1.InService:
-			s.Gate = c.Status
-		case corev1.PodReady:
-			s.Ready = c.Status
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen[pod.UID] = append(w.seen[pod.UID], s)
-}
-
-// sightings are all versions of the Pod that were seen, the oldest first.
-func (w *world) sightings(pod types.UID) []sighting {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.seen[pod])
-}
-
-// latest is the newest version seen.
-func (w *world) latest(pod types.UID) sighting {
-	s := w.sightings(pod)
-	if len(s) == 0 {
-		return sighting{}
-	}
-	return s[len(s)-1]
-}
-
-// order is the newest version of the order seen; nil if there is none.
-func (w *world) order(name string) *v1alpha1.InPlaceUpdate {
-	obj, _, _ := w.orders.GetStore().GetByKey(namespace + "/" + name)
-	u, _ := obj.(*v1alpha1.InPlaceUpdate)
-	return u
+	w.watcher.await(t)
 }
 
 // next returns a new name.

@@ -1,6 +1,7 @@
 package victim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type Options struct {
 	Node, Namespace, Identity string
 	Kubeconfig                string // empty: the service account of the Pod
 	Runtime                   string // empty: the standard sockets are tried
+	RuntimeRoot               string // where they are tried; empty: "/"
 	HostRoot                  string
 	KubeletDir                string
 	JournalDir                string
@@ -52,7 +54,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if o.Runtime == "" {
-		if o.Runtime, err = cri.Discover("/"); err != nil {
+		if o.Runtime, err = cri.Discover(cmp.Or(o.RuntimeRoot, "/")); err != nil {
 			return err
 		}
 	}
