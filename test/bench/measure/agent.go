@@ -15,12 +15,14 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
+	"pitstop.dev/test/bench/figure"
 	"pitstop.dev/test/bench/proc"
 	"pitstop.dev/test/cluster"
 )
 
 const (
 	fullNode    = 110 // Pods on one node: what kubelet takes by default
+	rssUpdates  = 4   // of them updated before the agent is looked at
 	rssSamples  = 12
 	rssEvery    = 3 * time.Second
 	agentLimit  = 2 * time.Minute
@@ -155,7 +157,7 @@ func (b *bench) startOf(ctx context.Context, agent *corev1.Pod) (time.Time, erro
 	return c.StartedAt, nil
 }
 
-// memory fills a node with Pods in service and looks at its agent for a while.
+// memory fills a node with Pods in service, updates some, and looks at its agent for a while.
 func (b *bench) memory(ctx context.Context, s *subject) error {
 	var subjects []*subject
 	for i := range fullNode {
@@ -165,6 +167,11 @@ func (b *bench) memory(ctx context.Context, s *subject) error {
 	}
 	if err := b.runAll(ctx, subjects); err != nil {
 		return err
+	}
+	for _, one := range subjects[:rssUpdates] {
+		if _, err := b.update(ctx, one.spec.Name, b.images.to, nil); err != nil {
+			return err
+		}
 	}
 	agent, err := b.agent(ctx)
 	if err != nil {
@@ -186,6 +193,6 @@ func (b *bench) memory(ctx context.Context, s *subject) error {
 			return err
 		}
 	}
-	s.say("%s %.1f MiB", agentRSS, b.sheet.Figures()[agentRSS].Median)
+	s.say("%s %s", agentRSS, figure.Text(b.sheet.Figures()[agentRSS].Median))
 	return b.removeAll(ctx)
 }

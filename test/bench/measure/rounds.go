@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
@@ -188,6 +187,7 @@ func (b *bench) pull(ctx context.Context, s *subject) (err error) {
 	if err != nil {
 		return err
 	}
+	b.padded = image
 	if err := b.Registry().Throttle(ctx, pullSpeed); err != nil {
 		return err
 	}
@@ -203,10 +203,25 @@ func (b *bench) pull(ctx context.Context, s *subject) (err error) {
 	return b.addAll(s, sample{pullOut, ms(got.out)}, sample{pullTime, float64(*took)})
 }
 
+// dropPadded removes the image of pull from the node, whose Pod must be gone.
+func (b *bench) dropPadded(ctx context.Context) error {
+	if b.padded == "" {
+		return nil
+	}
+	rt, err := b.Runtime(b.near.Name)
+	if err != nil {
+		return err
+	}
+	defer rt.Close() //nolint:errcheck // only asked
+	image := b.padded
+	b.padded = ""
+	return rt.RemoveImage(ctx, image)
+}
+
 // stubborn updates a Pod in place whose engine ignores SIGTERM.
 func (b *bench) stubborn(ctx context.Context, s *subject) error {
 	got, err := b.update(ctx, s.spec.Name, b.images.to, func(u *v1alpha1.InPlaceUpdate) {
-		u.Spec.StopTimeoutSeconds = ptr.To(int32(stopTimeout))
+		u.Spec.StopTimeoutSeconds = new(int32(stopTimeout))
 	})
 	if err != nil {
 		return err

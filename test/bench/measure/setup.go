@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/cluster"
@@ -88,7 +87,7 @@ func (b *bench) sameAgents(ctx context.Context) error {
 func (b *bench) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyLimit)
 	defer cancel()
-	return errors.Join(b.Registry().Throttle(ctx, 0), b.removeService(ctx), b.removeAll(ctx))
+	return errors.Join(b.Registry().Throttle(ctx, 0), b.removeService(ctx), b.removeAll(ctx), b.dropPadded(ctx))
 }
 
 func (b *bench) pods() interface {
@@ -101,7 +100,7 @@ func (b *bench) pods() interface {
 // removeAll removes all Pods of the run and waits until they are gone.
 func (b *bench) removeAll(ctx context.Context) error {
 	mine := metav1.ListOptions{LabelSelector: label}
-	if err := b.pods().DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(1))}, mine); err != nil {
+	if err := b.pods().DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))}, mine); err != nil {
 		return fmt.Errorf("delete pods: %w", err)
 	}
 	return b.awaitPods(ctx, 200*time.Millisecond, func(pods []corev1.Pod) bool { return len(pods) == 0 })
