@@ -74,8 +74,12 @@ func (u Update) drain(now time.Time) (s Step, wait bool) {
 		}, true
 	}
 	end := u.Pod.Hold.Acknowledged.Add(u.Order.Propagation).Add(u.Order.DrainFor)
-	if u.Order.DrainMode == "" || u.Drain.Over || !now.Before(end) {
+	over := u.Order.DrainMode == "" || u.Order.DrainMode == v1alpha1.DrainEngineMetrics && u.Drain.Over
+	if over || !now.Before(end) {
 		return Step{}, false
+	}
+	if u.Order.DrainMode == v1alpha1.DrainDelay {
+		return Step{Stage: at, Reason: v1alpha1.WaitingDrain, Message: "the delay of " + u.Order.DrainFor.String() + " is waited out", Until: end}, true
 	}
 	return Step{Stage: at, Reason: v1alpha1.WaitingDrain, Message: u.Drain.Message, Until: end}, true
 }

@@ -106,7 +106,7 @@ func (a *Agent) take(ctx context.Context, s *sight, u Update, step Step) (moved 
 	a.moveTrack(s, step)
 	switch step.Do {
 	case ActNone:
-		if step.Reason == v1alpha1.WaitingDrain {
+		if step.Reason == v1alpha1.WaitingDrain && u.Order.DrainMode == v1alpha1.DrainEngineMetrics {
 			a.drains.follow(ctx, s.token, s.pod, a.wake(s.key))
 		}
 		return false, nil

@@ -16,7 +16,7 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/klog/v2" //nolint:depguard // client-go logs through it: here it is sent to our logger
+	"k8s.io/klog/v2"            //nolint:depguard // client-go logs through it: here it is sent to our logger
 	"k8s.io/klog/v2/textlogger" //nolint:depguard // a logr sink in the format of Kubernetes
 
 	"pitstop.dev/agent"

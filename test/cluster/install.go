@@ -48,12 +48,16 @@ func (c *Cluster) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(c.root, ".install-")
+	dir, err := os.MkdirTemp("", "pitstop-install-")
 	if err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay(image)), 0o600); err != nil {
+	defer os.RemoveAll(dir) //nolint:errcheck // a leftover in the temporary folder
+	base, err := filepath.Rel(dir, filepath.Join(c.root, "deploy", "base"))
+	if err != nil {
+		return fmt.Errorf("overlay: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay(base, image)), 0o600); err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}
 	if out, err := c.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
@@ -62,16 +66,16 @@ func (c *Cluster) install(ctx context.Context) error {
 	return c.WaitAgents(ctx)
 }
 
-func overlay(image string) string {
+func overlay(base, image string) string {
 	return fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
-resources: [../deploy/base]
+resources: [%s]
 patches:
 - target: {kind: DaemonSet, name: %s}
   patch: |
     - {op: replace, path: /spec/template/spec/containers/0/image, value: %q}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--v=1"}
-`, DaemonSet, image)
+`, base, DaemonSet, image)
 }
 
 // WaitAgents returns when the agent of this generation is ready on every node.

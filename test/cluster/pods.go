@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
@@ -41,7 +40,7 @@ func (s PodSpec) Pod() *corev1.Pod {
 		Spec: corev1.PodSpec{
 			NodeSelector: map[string]string{}, RestartPolicy: corev1.RestartPolicyAlways,
 			DNSPolicy: corev1.DNSNone, DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"127.0.0.1"}},
-			EnableServiceLinks: ptr.To(false), AutomountServiceAccountToken: ptr.To(false),
+			EnableServiceLinks: new(false), AutomountServiceAccountToken: new(false),
 			Volumes:    []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 			Containers: []corev1.Container{s.container("engine", s.Image, 8000)},
 		},
@@ -130,7 +129,7 @@ func (c *Cluster) WaitPod(ctx context.Context, name string, ok func(*corev1.Pod)
 // Remove deletes the Pods and waits until they are gone.
 func (c *Cluster) Remove(ctx context.Context, names ...string) error {
 	for _, name := range names {
-		err := c.Core.CoreV1().Pods(Namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(1))})
+		err := c.Core.CoreV1().Pods(Namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(1))})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("delete pod %s: %w", name, err)
 		}

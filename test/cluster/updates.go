@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -24,7 +23,7 @@ func Order(pod *corev1.Pod, images map[string]string) *v1alpha1.InPlaceUpdate {
 		Spec: v1alpha1.InPlaceUpdateSpec{
 			PodUID: pod.UID, NodeName: pod.Spec.NodeName, Attempt: 1,
 			OpenAt: v1alpha1.OpenAtProved, Permit: v1alpha1.PermitServe,
-			Drain: &v1alpha1.Drain{Mode: v1alpha1.DrainEngineMetrics, TimeoutSeconds: ptr.To(int32(60))},
+			Drain: &v1alpha1.Drain{Mode: v1alpha1.DrainEngineMetrics, TimeoutSeconds: new(int32(60))},
 		},
 	}
 	for name, image := range images {

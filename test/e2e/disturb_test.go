@@ -28,7 +28,7 @@ func TestTheImageIsRemovedBetweenPreparedAndSwap(t *testing.T) {
 			s := newScene(t, cluster.PodSpec{Name: "removed", Node: node2().Name})
 			u := s.order(image)
 			u.Spec.Permit = permit
-			u = s.give(u)
+			s.give(u)
 			if _, err := s.WaitStage(t.Context(), "removed", v1alpha1.StagePrepared, v1alpha1.StageDrained); err != nil {
 				t.Fatal(err)
 			}
@@ -36,7 +36,7 @@ func TestTheImageIsRemovedBetweenPreparedAndSwap(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer rt.Close()
+			defer rt.Close() //nolint:errcheck // the test is over
 			if err := rt.RemoveImage(t.Context(), image); err != nil {
 				t.Fatal(err)
 			}

@@ -71,21 +71,20 @@ func parks() []park {
 // stream keeps the engine busy for longer than a test lasts.
 func stream(s *scene) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	s.t.Cleanup(func() { cancel(); <-done })
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.pod.Status.PodIP+":8000/v1/completions?duration=50s&chunks=100", nil)
 	if err != nil {
+		cancel()
 		s.t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // closed at the end of the test
 	if err != nil {
+		cancel()
 		s.t.Fatal(err)
 	}
-	go func() {
-		defer close(done)
-		defer resp.Body.Close()
-		<-ctx.Done()
-	}()
+	s.t.Cleanup(func() {
+		cancel()
+		_ = resp.Body.Close()
+	})
 }
 
 // parked brings a new Pod to the stage.
@@ -117,18 +116,20 @@ func parked(t *testing.T, p park, name string) *scene {
 }
 
 // eachStage runs the test once per stage, with a Pod whose update stands there.
-func eachStage(t *testing.T, name string, test func(*testing.T, park, *scene)) {
+func eachStage(t *testing.T, name string, test func(park, *scene)) {
+	t.Helper()
 	t.Parallel()
 	for _, p := range parks() {
 		t.Run(p.stage, func(t *testing.T) {
 			t.Parallel()
-			test(t, p, parked(t, p, name))
+			test(p, parked(t, p, name))
 		})
 	}
 }
 
 func TestANewAttemptInEachStage(t *testing.T) {
-	eachStage(t, "next", func(t *testing.T, p park, s *scene) {
+	eachStage(t, "next", func(p park, s *scene) {
+		t := s.t
 		next := s.order(img.v3)
 		next.Spec.StopTimeoutSeconds = ptr.To(int32(2))
 		next.Spec.Drain.TimeoutSeconds = ptr.To(int32(2))
@@ -146,7 +147,8 @@ func TestANewAttemptInEachStage(t *testing.T) {
 }
 
 func TestACancelInEachStage(t *testing.T) {
-	eachStage(t, "cancel", func(t *testing.T, p park, s *scene) {
+	eachStage(t, "cancel", func(p park, s *scene) {
+		t := s.t
 		cancel := s.order("")
 		cancel.Spec.Containers = nil
 		cancel.Spec.StopTimeoutSeconds = ptr.To(int32(2))
@@ -171,7 +173,8 @@ func TestACancelInEachStage(t *testing.T) {
 }
 
 func TestThePodDeletedInEachStage(t *testing.T) {
-	eachStage(t, "gone", func(t *testing.T, _ park, s *scene) {
+	eachStage(t, "gone", func(_ park, s *scene) {
+		t := s.t
 		name := s.pod.Name
 		if err := s.Remove(t.Context(), name); err != nil {
 			t.Fatal(err)
@@ -201,7 +204,8 @@ func waitNoOrder(t *testing.T, s *scene, name string) {
 }
 
 func TestTheOrderDeletedInEachStage(t *testing.T) {
-	eachStage(t, "withdrawn", func(t *testing.T, p park, s *scene) {
+	eachStage(t, "withdrawn", func(p park, s *scene) {
+		t := s.t
 		if err := s.Withdraw(t.Context(), s.pod.Name); err != nil {
 			t.Fatal(err)
 		}

@@ -81,19 +81,25 @@ func (s *show) update(ctx context.Context, name, image string) (*v1alpha1.InPlac
 
 func (s *show) checkKept(r row) {
 	b, a := r.before, r.after
-	s.promise(r.order.Status.Stage == v1alpha1.StageInService, "%s ended %s (%s)", r.name, r.order.Status.Stage, r.order.Status.Reason)
-	s.promise(a.uid == b.uid, "%s: UID changed", r.name)
-	s.promise(a.ip == b.ip, "%s: IP changed", r.name)
-	s.promise(a.node == b.node, "%s: node changed", r.name)
-	s.promise(a.file == b.file, "%s: the file in the emptyDir was lost", r.name)
-	s.promise(a.restarts == b.restarts+1, "%s: %d restarts, want %d", r.name, a.restarts, b.restarts+1)
-	s.promise(a.image != b.image && a.imageID != b.imageID, "%s: image or image id did not change", r.name)
-	s.promise(a.version == "v2", "%s serves %s, want v2", r.name, a.version)
+	if r.order.Status.Stage != v1alpha1.StageInService {
+		s.broke("%s ended %s (%s)", r.name, r.order.Status.Stage, r.order.Status.Reason)
+	}
+	s.same(r.name+": UID", b.uid, a.uid)
+	s.same(r.name+": IP", b.ip, a.ip)
+	s.same(r.name+": node", b.node, a.node)
+	s.same(r.name+": file in the emptyDir", b.file, a.file)
+	if a.restarts != b.restarts+1 {
+		s.broke("%s: %d restarts, want %d", r.name, a.restarts, b.restarts+1)
+	}
+	if a.image == b.image || a.imageID == b.imageID || a.version != "v2" {
+		s.broke("%s runs image %s (%s) and serves %s, want v2", r.name, a.image, a.imageID, a.version)
+	}
 }
 
 func (s *show) checkLoad(what string, r load.Report) {
-	s.promise(r.FailedTotal() == 0, "%d requests failed during %s: %s", r.FailedTotal(), what, r)
-	s.promise(r.OK > 0, "no request was answered during %s", what)
+	if r.FailedTotal() > 0 || r.OK == 0 {
+		s.broke("%d requests failed during %s: %s", r.FailedTotal(), what, r)
+	}
 }
 
 // wrongTag orders an image that is not there: the engine goes on as it is.
@@ -122,9 +128,10 @@ func (s *show) wrongTag(ctx context.Context) error {
 	report := traffic.Stop()
 	s.say("  container before %s, after %s", short(before.container), short(after.container))
 	s.say("  requests: %s", report)
-	s.promise(order.Status.Stage == v1alpha1.StageRefused && order.Status.Reason == v1alpha1.RefusedNotFound,
-		"the wrong tag ended %s (%s), want Refused (ImageNotFound)", order.Status.Stage, order.Status.Reason)
-	s.promise(after.container == before.container, "the wrong tag replaced the container")
+	if order.Status.Stage != v1alpha1.StageRefused || order.Status.Reason != v1alpha1.RefusedNotFound {
+		s.broke("the wrong tag ended %s (%s), want Refused (ImageNotFound)", order.Status.Stage, order.Status.Reason)
+	}
+	s.same("the container, at a wrong tag,", before.container, after.container)
 	s.checkLoad("the wrong tag", report)
 	return nil
 }
@@ -158,7 +165,9 @@ func (s *show) recreate(ctx context.Context) error {
 		}
 		s.say("  %-10s out of service %.2f s; UID kept: %t, IP kept: %t, emptyDir kept: %t", pod.Name, out.Seconds(),
 			before.uid == after.uid, before.ip == after.ip, before.file == after.file)
-		s.promise(after.uid != before.uid, "%s was not recreated", name)
+		if after.uid == before.uid {
+			s.broke("%s was not recreated", name)
+		}
 	}
 	s.pause(ctx)
 	s.say("  requests: %s", traffic.Stop())

@@ -69,10 +69,15 @@ func (s *show) title(text string) {
 	s.say("\n=== %s  [%.1f s]", text, s.clock.Since(s.start).Seconds())
 }
 
-// promise notes a broken promise if ok is false.
-func (s *show) promise(ok bool, format string, args ...any) {
-	if !ok {
-		s.broken = append(s.broken, fmt.Errorf(format, args...))
+// broke notes a promise that was not kept.
+func (s *show) broke(format string, args ...any) {
+	s.broken = append(s.broken, fmt.Errorf(format, args...))
+}
+
+// same promises that what is named did not change.
+func (s *show) same(what, before, after string) {
+	if before != after {
+		s.broke("%s changed from %s to %s", what, before, after)
 	}
 }
 
