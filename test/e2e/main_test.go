@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
@@ -120,7 +119,7 @@ func (s *scene) must(pod *corev1.Pod, err error) *corev1.Pod {
 // order returns an order that drains at once and changes the engine to the image.
 func (s *scene) order(image string) *v1alpha1.InPlaceUpdate {
 	u := cluster.Order(s.pod, map[string]string{"engine": image})
-	u.Spec.PropagationSeconds = ptr.To(int32(0))
+	u.Spec.PropagationSeconds = new(int32(0))
 	return u
 }
 

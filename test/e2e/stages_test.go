@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
@@ -76,7 +75,7 @@ func stream(s *scene) {
 		cancel()
 		s.t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // closed at the end of the test
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		cancel()
 		s.t.Fatal(err)
@@ -131,8 +130,8 @@ func TestANewAttemptInEachStage(t *testing.T) {
 	eachStage(t, "next", func(p park, s *scene) {
 		t := s.t
 		next := s.order(img.v3)
-		next.Spec.StopTimeoutSeconds = ptr.To(int32(2))
-		next.Spec.Drain.TimeoutSeconds = ptr.To(int32(2))
+		next.Spec.StopTimeoutSeconds = new(int32(2))
+		next.Spec.Drain.TimeoutSeconds = new(int32(2))
 		s.give(next)
 		u := s.ends(v1alpha1.StageInService, "")
 		c := u.Status.Containers[0]
@@ -151,7 +150,7 @@ func TestACancelInEachStage(t *testing.T) {
 		t := s.t
 		cancel := s.order("")
 		cancel.Spec.Containers = nil
-		cancel.Spec.StopTimeoutSeconds = ptr.To(int32(2))
+		cancel.Spec.StopTimeoutSeconds = new(int32(2))
 		s.give(cancel)
 		if !p.patched {
 			s.ends(v1alpha1.StageCancelled, v1alpha1.EndedCancelled)

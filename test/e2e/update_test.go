@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
@@ -85,7 +84,7 @@ func TestRefusedLeavesThePodAlone(t *testing.T) {
 		"no-gate":    {cluster.PodSpec{Ungated: true}, &img.v2, v1alpha1.RefusedNoGate, "engine"},
 		"always":     {cluster.PodSpec{PullPolicy: corev1.PullAlways}, &img.v2, v1alpha1.RefusedPullAlways, "engine"},
 		"platform":   {cluster.PodSpec{}, &img.foreign, v1alpha1.RefusedPlatform, "engine"},
-		"wrong-tag":  {cluster.PodSpec{}, ptr.To("127.0.0.1:25499/engine:nope"), v1alpha1.RefusedNotFound, "engine"},
+		"wrong-tag":  {cluster.PodSpec{}, new("127.0.0.1:25499/engine:nope"), v1alpha1.RefusedNotFound, "engine"},
 		"no-such-co": {cluster.PodSpec{}, &img.v2, v1alpha1.RefusedNotRegular, "router"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -116,7 +115,7 @@ func TestAContainerThatIgnoresSIGTERM(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, cluster.PodSpec{Name: "stubborn", Image: img.stubborn, Grace: 300})
 	u := s.order(img.v2)
-	u.Spec.StopTimeoutSeconds = ptr.To(int32(2))
+	u.Spec.StopTimeoutSeconds = new(int32(2))
 	s.give(u)
 	got := s.ends(v1alpha1.StageInService, "")
 	s.serves(img.v2, 1)
