@@ -145,6 +145,8 @@ func (u Update) beforeSwap(now time.Time) Step {
 func (u Update) swap(now time.Time) Step {
 	at := v1alpha1.StageDrained
 	switch {
+	case !u.drainedReported() && !u.Node.RuntimeUp:
+		return u.waitOrRefuse(now, v1alpha1.StageDraining, v1alpha1.WaitingRuntime, "the containers of the baseline are not known")
 	case !u.drainedReported():
 		return u.reportPermit(at, v1alpha1.PermitSwap)
 	case !u.Order.Permit.Allows(v1alpha1.PermitSwap):

@@ -149,6 +149,9 @@ func TestNextDrains(t *testing.T) {
 		"is Prepared again where it served in the middle of the drain": {
 			acknowledged(released, isReady, reported(drain, v1alpha1.WaitingDrain)), report(prepare, ""),
 		},
+		"takes no baseline while the runtime is silent": {
+			acknowledged(nothingAsked, permit(v1alpha1.PermitDrain), runtimeDown, idle), waits(drain, v1alpha1.WaitingRuntime).until(1860),
+		},
 		"does not take the baseline of an earlier hold for this one's": {
 			drained(func(u *Update) { u.Report.Since = at(59) }), report(empty, ""),
 		},

@@ -1,0 +1,298 @@
+package agent
+
+import (
+	"strings"
+	"time"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cri"
+	"pitstop.dev/readiness"
+)
+
+// The rules are what the agent promises about one Pod, told from what really happens to it.
+type rules struct {
+	patches  map[string]int // by token
+	planned  map[string]int // kills for a new image, by token and container
+	swapping bool           // patched under a hold that has not been given back
+	failed   bool           // that hold was put on for a failure
+	turns    int            // at one moment
+	at       time.Time
+}
+
+func (r *rules) init() { r.patches, r.planned = map[string]int{}, map[string]int{} }
+
+// before checks a step against the world as it is found.
+func (r *rules) before(w *world, p *simPod, s *sight, step Step) {
+	if r.at != w.now {
+		r.at, r.turns = w.now, 0
+	}
+	if r.turns++; r.turns > 60 {
+		w.broken(p, "goes round and round: %s %s %s", step.Do, step.Stage, step.Reason)
+	}
+	switch step.Do {
+	case ActHold:
+		r.holds(w, p, s, step)
+	case ActPatch:
+		r.patchesImages(w, p, s)
+	case ActStop:
+		r.stops(w, p, s, step)
+	case ActOpen:
+		r.opens(w, p, s)
+	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge:
+	}
+}
+
+// after notes what a step has done.
+func (r *rules) after(w *world, p *simPod, s *sight, step Step) {
+	switch step.Do {
+	case ActPatch:
+		r.swapping, r.failed = true, false
+		r.patches[s.token]++
+	case ActHold:
+		r.swapping = r.patches[s.token] > 0
+		r.failed = step.Stage == v1alpha1.StageFailed
+	case ActOpen:
+		r.swapping, r.failed = false, false
+	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge, ActStop:
+	}
+}
+
+func (r *rules) permitted(w *world, p *simPod, s *sight, permit v1alpha1.Permit) {
+	if s.order != nil && !s.order.Spec.Permit.Allows(permit) {
+		w.broken(p, "goes beyond its permit %s", s.order.Spec.Permit)
+	}
+}
+
+// holds: only with every image on the node, or for what failed after its patch.
+func (r *rules) holds(w *world, p *simPod, s *sight, step Step) {
+	if step.Stage == v1alpha1.StageFailed {
+		if r.patches[s.token] == 0 {
+			w.broken(p, "holds for a failure, and has patched nothing")
+		}
+		return
+	}
+	r.permitted(w, p, s, v1alpha1.PermitDrain)
+	r.imagesThere(w, p, s)
+}
+
+func (r *rules) imagesThere(w *world, p *simPod, s *sight) {
+	for _, c := range s.order.Spec.Containers {
+		if !w.images[c.Image] || registry(c.Image).foreign {
+			w.broken(p, "image %s is not proved", c.Image)
+		}
+	}
+}
+
+// patchesImages: out of traffic, drained, with the baseline of this hold on record, every image
+// there, and nothing left to do for kubelet from a patch before.
+func (r *rules) patchesImages(w *world, p *simPod, s *sight) {
+	if r.patches[s.token] > 0 {
+		w.broken(p, "attempt %s patches twice", s.token)
+	}
+	r.permitted(w, p, s, v1alpha1.PermitSwap)
+	r.imagesThere(w, p, s)
+	st, spec, gate := s.order.Status, s.order.Spec, readiness.GateOf(p.pod)
+	if st.Attempt != spec.Attempt || st.Stage != v1alpha1.StageDrained || st.StageSince.Time.Before(gate.LoweredAt) {
+		w.broken(p, "patches at %s of attempt %d, before this hold's baseline is on record", st.Stage, st.Attempt)
+	}
+	if p.pod.Annotations[v1alpha1.HoldInPlace] == "" || gate.Open || !readiness.Acknowledged(p.pod) || readiness.Ready(p.pod) {
+		w.broken(p, "patches a Pod in traffic")
+	}
+	end := gate.AcknowledgedAt.Add(spec.Propagation())
+	if gate.AcknowledgedAt.IsZero() || w.now.Before(end) {
+		w.broken(p, "patches within the propagation delay")
+	}
+	_, nothing := readiness.NothingToDrain(p.pod)
+	if d := spec.Drain; d != nil && !nothing && w.now.Before(end.Add(d.Timeout())) &&
+		(d.Mode == v1alpha1.DrainDelay || w.now.Before(p.idle)) {
+		w.broken(p, "patches while requests run")
+	}
+	for _, c := range p.pod.Spec.Containers {
+		if now := p.newest(c.Name); r.swapping && now.State == cri.Running && now.Hash != w.hash(c.Name, c.Image) {
+			w.broken(p, "patches while kubelet acts on the patch before")
+		}
+	}
+}
+
+// stops: only an old container whose time is over, with kubelet there to start the next.
+func (r *rules) stops(w *world, p *simPod, s *sight, step Step) {
+	c, timeout := p.find(step.ContainerID), defaultStop
+	if s.order != nil {
+		timeout = s.order.Spec.StopTimeout()
+	}
+	switch {
+	case c == nil || c.State != cri.Running:
+		w.broken(p, "stops %q, which does not run", step.ContainerID)
+	case !r.swapping && r.patches[s.token] == 0:
+		w.broken(p, "stops what it has not patched")
+	case !w.kubeletUp || w.now.Before(patchOf(p.pod).At.Add(timeout)):
+		w.broken(p, "stops %s too early", c.ID)
+	}
+	for _, spec := range p.pod.Spec.Containers {
+		if c != nil && spec.Name == c.Name && c.Hash == w.hash(c.Name, spec.Image) {
+			w.broken(p, "stops %s, which is a new one", c.ID)
+		}
+	}
+}
+
+// takesBack: an attempt opens its own hold before the patch where an image is lost, and else
+// only after its end. A drain is not begun twice for nothing.
+func (r *rules) takesBack(w *world, p *simPod, s *sight) {
+	if s.order == nil || len(s.order.Spec.Containers) == 0 || p.pod.Annotations[v1alpha1.HoldInPlace] != s.token ||
+		reportOf(s.order).Stage.Ended() || !w.runtimeUp {
+		return
+	}
+	same := true
+	for i, spec := range p.pod.Spec.Containers {
+		for _, want := range s.order.Spec.Containers {
+			if !w.images[want.Image] {
+				return
+			}
+			same = same && (want.Name != spec.Name || want.Image == p.pod.Spec.Containers[i].Image)
+		}
+	}
+	if !same {
+		w.broken(p, "gives the Pod back for nothing")
+	}
+}
+
+// opens: whenever nothing was patched, else only for new containers that are proved, with
+// permit Serve; and where more is asked for, or may be wrong, only for those that are ready.
+func (r *rules) opens(w *world, p *simPod, s *sight) {
+	if !r.swapping {
+		r.takesBack(w, p, s)
+		return
+	}
+	r.permitted(w, p, s, v1alpha1.PermitServe)
+	own := s.order != nil && r.patches[s.token] > 0
+	early := s.order != nil && len(s.order.Spec.Containers) > 0 && s.order.Spec.OpenAt == v1alpha1.OpenAtProved && !(own && r.failed)
+	for i, spec := range p.pod.Spec.Containers {
+		c := p.newest(spec.Name)
+		isNew := c.Hash == w.hash(spec.Name, spec.Image) && c.State != cri.Exited && c.ImageID == registry(spec.Image).id
+		changed := own && len(s.order.Status.Containers) > i && s.order.Status.Containers[i].Before.Image != spec.Image
+		switch {
+		case early && own && !changed:
+		case !isNew:
+			w.broken(p, "opens for container %s, which is not proved", spec.Name)
+		case !early && !p.up[c.ID]:
+			w.broken(p, "opens for container %s, which is not ready", spec.Name)
+		case changed && c.ID == s.order.Status.Containers[i].Before.ContainerID:
+			w.broken(p, "opens for container %s of the baseline", spec.Name)
+		}
+	}
+}
+
+// wroteGate: the agent never leaves the gate open under a hold.
+func (r *rules) wroteGate(w *world, p *simPod) {
+	if readiness.GateOf(p.pod).Open && len(readiness.Holds(p.pod)) > 0 {
+		w.broken(p, "opens the gate, and holds stand")
+	}
+}
+
+// reports: stages follow one another as the package comment says.
+func (r *rules) reports(w *world, p *simPod, order *v1alpha1.InPlaceUpdate, to v1alpha1.InPlaceUpdateStatus) {
+	from, podGone := order.Status.Stage, to.Reason == v1alpha1.EndedPodGone
+	if order.Status.Attempt != order.Spec.Attempt {
+		from = ""
+	}
+	patched := r.patches[order.Token()] > 0
+	switch {
+	case from.Ended() && to.Stage != from:
+		w.broken(p, "goes on from %s to %s", from, to.Stage)
+	case from == v1alpha1.StageFailed && to.Stage != from && to.Stage != v1alpha1.StageVerified && !podGone:
+		w.broken(p, "goes from Failed to %s", to.Stage)
+	case (to.Stage == v1alpha1.StageRefused || to.Stage == v1alpha1.StageCancelled) && patched && !podGone:
+		w.broken(p, "is %s after its patch", to.Stage)
+	case to.Stage == v1alpha1.StageDrained && to.StageSince.Time.Equal(w.now):
+		r.baseline(w, p, to)
+	case to.Stage == v1alpha1.StageInService && len(order.Spec.Containers) > 0:
+		r.inService(w, p, order)
+	}
+}
+
+func (r *rules) baseline(w *world, p *simPod, st v1alpha1.InPlaceUpdateStatus) {
+	for i, spec := range p.pod.Spec.Containers {
+		c := p.newest(spec.Name)
+		if len(st.Containers) <= i || st.Containers[i].Before == nil || st.Containers[i].Before.ContainerID != c.ID {
+			w.broken(p, "the baseline lacks container %s", c.ID)
+		}
+	}
+}
+
+func (r *rules) inService(w *world, p *simPod, order *v1alpha1.InPlaceUpdate) {
+	if !readiness.Ready(p.pod) || len(readiness.Holds(p.pod)) > 0 {
+		w.broken(p, "is InService, and is not")
+	}
+	for _, want := range order.Spec.Containers {
+		c := p.newest(want.Name)
+		if c.State != cri.Running || c.Hash != w.hash(want.Name, want.Image) || c.ImageID != registry(want.Image).id {
+			w.broken(p, "is InService, and container %s does not run %s", want.Name, want.Image)
+		}
+	}
+	if p.pod.Labels[v1alpha1.LabelRevision] != order.Spec.Revision {
+		w.broken(p, "is InService with the labels of another attempt")
+	}
+}
+
+// exited: a container is killed for a new image once per patch.
+func (r *rules) exited(w *world, p *simPod, c cri.Container) {
+	if p.gone() || !p.stopping[c.ID] {
+		return
+	}
+	for _, spec := range p.pod.Spec.Containers {
+		if spec.Name != c.Name || c.Hash == w.hash(c.Name, spec.Image) {
+			continue
+		}
+		key := patchOf(p.pod).Token + " " + c.Name
+		if r.planned[key]++; r.planned[key] > 1 {
+			w.broken(p, "container %s is replaced twice for one patch", c.Name)
+		}
+	}
+}
+
+// rests: nothing waits without a reason, or for what nothing tells of.
+func (r *rules) rests(w *world, p *simPod, step Step) {
+	failed := step.Stage == v1alpha1.StageFailed
+	tells := step.Reason == v1alpha1.WaitingPermit || step.Reason == v1alpha1.WaitingHeld || step.Reason == v1alpha1.WaitingRuntime ||
+		p.ipu == nil && step.Reason == v1alpha1.WaitingLoad
+	switch {
+	case step.Do != ActNone: // ended, or the journal has failed since it was looked at
+	case step.Reason == "":
+		w.broken(p, "waits at %s without a reason", step.Stage)
+	case step.Until.IsZero() && !failed && !tells:
+		w.broken(p, "waits for %s without an end", step.Reason)
+	case !step.Until.IsZero() && !step.Until.After(w.now):
+		w.broken(p, "waits for %s until a time that is over", step.Reason)
+	}
+}
+
+// ended checks what is left once nothing more comes.
+func (r *rules) ended(w *world, p *simPod) {
+	held, open := false, false
+	if !p.gone() {
+		held, open = p.pod.Annotations[v1alpha1.HoldInPlace] != "", readiness.GateOf(p.pod).Open
+	}
+	if p.ipu == nil {
+		if held && !p.unit && p.serves(w) {
+			w.broken(p, "has no order, and a hold is left")
+		}
+		return
+	}
+	if st := p.ipu.Status; st.Attempt != p.ipu.Spec.Attempt || !st.Stage.Ended() && st.Stage != v1alpha1.StageFailed {
+		w.broken(p, "never ends: attempt %d at %s of attempt %d", p.ipu.Spec.Attempt, st.Stage, st.Attempt)
+	}
+	if p.gone() {
+		return
+	}
+	switch stage := p.ipu.Status.Stage; {
+	case held && stage != v1alpha1.StageFailed && !r.swapping:
+		w.broken(p, "is %s, and a hold is left", stage)
+	case !held && !open:
+		w.broken(p, "is %s without a hold, and the gate is closed", stage)
+	case stage == v1alpha1.StageRefused && strings.HasSuffix(p.pod.Labels[v1alpha1.LabelRevision], "/"+p.ipu.Spec.Revision):
+		w.broken(p, "is Refused, and has its labels")
+	}
+	if r.patches[p.ipu.Token()] > 0 && p.ipu.Status.Stage == v1alpha1.StageFailed && !held && !readiness.ContainersReady(p.pod) {
+		w.broken(p, "is Failed, and not held")
+	}
+}
