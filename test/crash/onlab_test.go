@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,6 +101,7 @@ func (l *labWorld) prepareAgent(t *testing.T) {
 	// The node is a fixed one, and no other.
 	l.agent.NodeName, l.agent.NodeSelector, l.agent.Affinity = l.node.Name, nil, nil
 	l.agent.TerminationGracePeriodSeconds = ptr.To(int64(1))
+	l.agent.Containers[0].ReadinessProbe.PeriodSeconds = 1
 }
 
 // takeNode makes the DaemonSet withdraw from the node, without a change to the DaemonSet: it
@@ -182,7 +184,7 @@ func (s *labScene) startAgent(p victim.Point) {
 	if moved != 1 {
 		t.Fatalf("%d volumes for the journal in the DaemonSet", moved)
 	}
-	spec.Containers[0].Args = append(spec.Containers[0].Args, "--point="+p.String())
+	spec.Containers[0].Args = append(spec.Containers[0].Args, "--point="+p.String(), "--only="+s.name)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: s.agentName(), Namespace: cluster.System}, Spec: *spec}
 	var err error
 	s.agent, err = s.Core.CoreV1().Pods(cluster.System).Create(t.Context(), pod, metav1.CreateOptions{})
@@ -193,11 +195,11 @@ func (s *labScene) startAgent(p victim.Point) {
 func (s *labScene) clean() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 2*patient)
 	defer cancel()
-	must(s.t, s.Remove(ctx, s.name)) // its order goes with it
 	agents := s.Core.CoreV1().Pods(cluster.System)
 	if err := agents.Delete(ctx, s.agentName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		s.t.Fatal(err)
 	}
+	must(s.t, s.Remove(ctx, s.name)) // its order goes with it
 	if !eventually(s.t, patient, func() bool {
 		_, err := agents.Get(ctx, s.agentName(), metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
@@ -263,31 +265,42 @@ func (l *labWorld) killAndSee(t *testing.T, p victim.Point) {
 		s := l.newScene(t, p)
 		s.give()
 		s.awaitService()
-		if restarts, code := s.death(); restarts == 1 && code == 137 {
-			s.check(s.story)
-			return
-		} else if restarts > 0 {
-			t.Fatalf("the agent was started again %d times, its exit code was %d\n%s", restarts, code, s.story())
+		if !s.killed() {
+			t.Logf("write point %s was not reached\n%s", p, s.story())
+			continue
 		}
-		t.Logf("write point %s was not reached", p)
+		s.awaitRestart()
+		awaitQuiet(t, s.traced)
+		s.check(s.story)
+		return
 	}
 	t.Fatalf("write point %s was never reached", p)
 }
 
-// death returns how often kubelet has started the agent again, and how it ended the last time.
-func (s *labScene) death() (restarts int32, code int32) {
-	s.t.Helper()
-	// kubelet takes its time to say that a container has died.
-	eventually(s.t, 4*quiet, func() bool {
-		pod, err := s.Core.CoreV1().Pods(cluster.System).Get(s.t.Context(), s.agentName(), metav1.GetOptions{})
+// killed reports whether the agent has come to its write point.
+func (s *labScene) killed() bool {
+	_, here := s.folder()
+	_, err := os.Stat(filepath.Join(here, "killed"))
+	return err == nil
+}
+
+// awaitRestart waits until kubelet has started the agent again, once, and it is ready.
+func (s *labScene) awaitRestart() {
+	t := s.t
+	t.Helper()
+	var last corev1.ContainerStatus
+	if !eventually(t, patient, func() bool {
+		pod, err := s.Core.CoreV1().Pods(cluster.System).Get(t.Context(), s.agentName(), metav1.GetOptions{})
 		if err != nil || len(pod.Status.ContainerStatuses) == 0 {
 			return false
 		}
-		c := pod.Status.ContainerStatuses[0]
-		if restarts = c.RestartCount; c.LastTerminationState.Terminated != nil {
-			code = c.LastTerminationState.Terminated.ExitCode
-		}
-		return restarts > 0
-	})
-	return restarts, code
+		last = pod.Status.ContainerStatuses[0]
+		return last.Ready && last.RestartCount > 0
+	}) {
+		t.Fatalf("the agent does not come back: %+v\n%s", last, s.story())
+	}
+	died := last.LastTerminationState.Terminated
+	if last.RestartCount != 1 || died == nil || died.ExitCode != 128+int32(syscall.SIGKILL) {
+		t.Fatalf("the agent was started again %d times, it had ended with %+v\n%s", last.RestartCount, died, s.story())
+	}
 }

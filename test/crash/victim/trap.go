@@ -17,6 +17,7 @@ type trap struct {
 	point  Point
 	signal syscall.Signal
 	marker string
+	only   string
 	trace  *os.File // nil: none
 
 	mu  sync.Mutex
@@ -25,7 +26,7 @@ type trap struct {
 
 // newTrap returns a trap that is sprung at most once: not if the marker is there already.
 func newTrap(o Options) (*trap, error) {
-	t := &trap{point: o.Point, signal: syscall.SIGKILL, marker: o.Marker}
+	t := &trap{point: o.Point, signal: syscall.SIGKILL, marker: o.Marker, only: o.Only}
 	if o.Freeze {
 		t.signal = syscall.SIGSTOP
 	}
@@ -81,7 +82,7 @@ func (t *trap) committed(n int) {
 // wrap is the agent's WrapTransport. It is called once for each client; they count together.
 func (t *trap) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
-		if !counts(req) {
+		if !t.counts(req) {
 			return next.RoundTrip(req)
 		}
 		t.mu.Lock()
@@ -106,9 +107,10 @@ func (t *trap) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-func counts(req *http.Request) bool {
-	return req.Method != http.MethodGet &&
-		!strings.Contains(req.URL.Path, "/leases") && !strings.Contains(req.URL.Path, "/events")
+func (t *trap) counts(req *http.Request) bool {
+	path := strings.TrimSuffix(req.URL.Path, "/status")
+	return req.Method != http.MethodGet && (t.only == "" || strings.HasSuffix(path, "/"+t.only)) &&
+		!strings.Contains(path, "/leases") && !strings.Contains(path, "/events")
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

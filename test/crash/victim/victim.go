@@ -43,6 +43,8 @@ type Options struct {
 	Freeze bool
 	// Marker is a file that is made before the signal. While it is there the process goes on.
 	Marker string
+	// Only is the name of the Pod whose API writes count; empty: those of all Pods.
+	Only string
 	// Trace is a file to which every counted write adds a line.
 	Trace string
 }

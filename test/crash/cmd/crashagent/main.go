@@ -38,6 +38,7 @@ func run(ctx context.Context) error {
 	fs.StringVar(&o.HostRoot, "host-root", "", "folder under which the image file system is mounted")
 	fs.StringVar(&o.JournalDir, "journal-dir", "/var/lib/pitstop/agent", "folder of the journal")
 	fs.StringVar(&o.Marker, "marker", "/var/lib/pitstop/killed", "file that is made before the kill; with it there is none")
+	fs.StringVar(&o.Only, "only", "", "name of the Pod whose API writes count; empty: those of all Pods")
 	fs.StringVar(&o.Trace, "trace", "/var/lib/pitstop/trace", "file that every write adds a line to")
 	fs.StringVar(&point, "point", "", "the write to die at, as in committed-3; empty: none")
 	fs.IntVarP(&verbosity, "v", "v", 0, "log level")
