@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"pitstop.dev/api/v1alpha1"
-	"pitstop.dev/cri"
 	"pitstop.dev/readiness"
 )
 
@@ -266,8 +266,8 @@ func (w *world) settle() {
 // image that never runs is held for good.
 func (w *world) over(p *simPod) bool {
 	last := w.agent.last[p.name]
-	orphan := p.ipu == nil && !p.gone() && last.Reason == v1alpha1.WaitingLoad && slices.ContainsFunc(p.truth.Containers, func(c cri.Container) bool {
-		return c.ImageID == registry("crashes").id
+	orphan := p.ipu == nil && !p.gone() && last.Reason == v1alpha1.WaitingLoad && slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool {
+		return registry(c.Image).crashes < 0
 	})
 	return w.agent.settled(p) || orphan && !w.agent.dirty[p.name]
 }
