@@ -74,6 +74,7 @@ func (a *Agent) pull(ctx context.Context, s *sight, step Step) (moved bool, err 
 }
 
 func (a *Agent) hold(ctx context.Context, s *sight, u Update) (moved bool, err error) {
+	a.drains.stop(s.pod.UID) // what was proved under an earlier hold proves nothing under this one
 	act := journal.Action{Kind: journal.Hold}
 	if u.swapped() {
 		a.hint(ctx, s, act)
@@ -162,7 +163,7 @@ func (a *Agent) patch(ctx context.Context, s *sight) error {
 	}
 	a.pods.wrote(out)
 	a.did(ctx, s, act, "patched")
-	a.events.note(s, corev1.EventTypeNormal, "InPlaceUpdateSwapping", "images patched; kubelet replaces the containers")
+	a.events.note(s, corev1.EventTypeNormal, v1alpha1.EventSwapping, "images patched; kubelet replaces the containers")
 	return nil
 }
 
@@ -200,12 +201,16 @@ func (a *Agent) stillOrdered(ctx context.Context, s *sight) error {
 
 // notPatched tells a patch that was outdated from one that the API server will never take.
 func (a *Agent) notPatched(ctx context.Context, s *sight, err error) error {
-	if !refused(err) {
-		return err
-	}
 	live, readErr := a.api.pod(ctx, s.key)
 	if readErr != nil {
-		return readErr
+		return errors.Join(err, readErr)
+	}
+	if patchOf(live).Token == s.token { // it was taken, and the answer was lost
+		a.pods.wrote(live)
+		return nil
+	}
+	if !refused(err) {
+		return err
 	}
 	if live.UID != s.pod.UID || !sameImages(live, s.pod) {
 		a.pods.wrote(live)

@@ -23,6 +23,7 @@ type Agent struct {
 	cfg     Config
 	api     *apiServer
 	kubelet kubelet
+	node    *nodeReader
 	keeper  *keeper
 	images  *images
 	drains  *drains
@@ -52,9 +53,9 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{
 		cfg: cfg, api: api, metrics: m,
-		kubelet: kubelet{dir: cfg.KubeletDir},
-		keeper:  newKeeper(cfg),
-		images:  newImages(cfg), drains: newDrains(cfg), stops: newStops(cfg),
+		kubelet: kubelet{dir: cfg.KubeletDir}, node: &nodeReader{api: api, name: cfg.NodeName},
+		keeper: newKeeper(cfg),
+		images: newImages(cfg), drains: newDrains(cfg), stops: newStops(cfg),
 		feed:   cfg.Runtime.NewFeed(),
 		events: newEvents(api, cfg.NodeName),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -150,8 +151,10 @@ func (a *Agent) once(ctx context.Context, key types.NamespacedName) {
 		a.queue.AddRateLimited(key)
 	case err != nil:
 		log.Error(err, "update step")
+		a.tracks.rest(key)
 		a.queue.AddRateLimited(key)
 	default:
+		a.tracks.goOn(key)
 		a.queue.Forget(key)
 		if !again.IsZero() {
 			a.queue.AddAfter(key, max(0, again.Sub(a.cfg.Clock.Now())))
@@ -168,8 +171,8 @@ func (a *Agent) follow(ctx context.Context) {
 		case <-a.feed.Ready():
 		}
 		changes := a.feed.Take()
-		for _, key := range a.tracks.busy() {
-			if changes.All {
+		if changes.All {
+			for _, key := range a.tracks.due(a.cfg.Clock.Now()) {
 				a.queue.Add(key)
 			}
 		}

@@ -16,6 +16,10 @@ import (
 // LeaseDuration is how long an agent counts as alive after it last renewed its Lease.
 const LeaseDuration = 40 * time.Second
 
+// lockTimeout bounds one try to lock the journal. It is short: the agent works on meanwhile, and
+// tries again.
+const lockTimeout = 50 * time.Millisecond
+
 // LeaseName is the name of the Lease of the agent of one node.
 func LeaseName(node string) string { return "pitstop-agent-" + node }
 
@@ -45,10 +49,10 @@ type Config struct {
 	// Parallel bounds the pulls under way. Default 2.
 	Parallel int
 	// Settle is how long after a start of kubelet or a device plugin no Pod with devices is
-	// taken out of traffic. Default 120 s.
+	// taken out of traffic. 0: they are at once.
 	Settle time.Duration
 	// MinFreeBytes is the free space on the image file system below which nothing is pulled.
-	// Default 10 GiB; negative: not looked at.
+	// 0: it is not looked at.
 	MinFreeBytes int64
 
 	// Clock is the time source. Default: the real one.
@@ -75,6 +79,7 @@ func (c Config) Validate() error {
 	need(c.Scraper != nil, "scraper is missing")
 	need(c.Parallel >= 0, "parallel is negative")
 	need(c.Settle >= 0, "settle is negative")
+	need(c.MinFreeBytes >= 0, "minimum of free bytes is negative")
 	return errors.Join(errs...)
 }
 
@@ -85,16 +90,11 @@ func (c Config) withDefaults() Config {
 	if c.Parallel == 0 {
 		c.Parallel = 2
 	}
-	if c.Settle == 0 {
-		c.Settle = 2 * time.Minute
-	}
-	if c.MinFreeBytes == 0 {
-		c.MinFreeBytes = 10 << 30
-	}
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
 	c.Journal.NodeName = c.NodeName
+	c.Journal.LockTimeout = lockTimeout
 	c.Journal.Clock = c.Clock
 	return c
 }

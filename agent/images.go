@@ -177,7 +177,7 @@ func (m *images) pull(ctx context.Context, key pullKey, p *pull) {
 // enoughSpace keeps a pull from filling the file system: kubelet would then evict the very Pods
 // that are to be kept. Space that cannot be seen is not judged.
 func (m *images) enoughSpace(ctx context.Context) error {
-	if m.minFree < 0 {
+	if m.minFree == 0 {
 		return nil
 	}
 	free, err := m.runtime.FreeBytes(ctx)

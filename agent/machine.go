@@ -114,6 +114,19 @@ func FinishOrphan(u Update, now time.Time) Step {
 	return Step{Do: ActOpen}
 }
 
+// KeepHeld returns the one step for a ServingGroup's Pod that is held and whose order is missing.
+// It stays held until its controller gives the order anew; only the stop of an old container goes
+// on being bounded.
+func KeepHeld(u Update, now time.Time) Step {
+	if u.Pod.Gone {
+		return Step{}
+	}
+	if s, ok := u.overdueStop(now); ok {
+		return s
+	}
+	return Step{Until: u.nextStop(now)}
+}
+
 // beforeSwap moves an attempt up to its patch, or gives it up and leaves the Pod as it was.
 func (u Update) beforeSwap(now time.Time) Step {
 	if reason, message := u.refusal(); reason != "" {
@@ -153,6 +166,8 @@ func (u Update) swap(now time.Time) Step {
 		return awaitPermit(at, v1alpha1.PermitSwap)
 	case !u.Pod.NotReadyAcknowledged:
 		return u.waitOrRefuse(now, at, v1alpha1.WaitingAcknowledge, "the Pod is Ready again though its gate is lowered")
+	case u.Node.NotNow != "" && !u.swapOpen():
+		return u.waitOrRefuse(now, at, u.Node.NotNow, u.Node.NotNowMessage).by(u.Node.NotNowUntil)
 	case u.kubeletBehind():
 		if s, ok := u.overdueStop(now); ok {
 			return s
@@ -161,6 +176,8 @@ func (u Update) swap(now time.Time) Step {
 		return s.by(u.nextStop(now))
 	case u.nothingToSwap():
 		return u.afterSwap(now)
+	case u.late(now, v1alpha1.StageSwapping):
+		return u.refuse(v1alpha1.RefusedDeadline, "the API server did not take the patch within "+u.Order.Deadline.String())
 	default:
 		return Step{Do: ActPatch, Stage: v1alpha1.StageSwapping}
 	}
@@ -208,6 +225,8 @@ func (u Update) open(now time.Time) Step {
 		return Step{Do: ActReport, Stage: v1alpha1.StageVerified, Reason: u.lateReason()}
 	case !u.Order.Permit.Allows(v1alpha1.PermitServe):
 		return awaitPermit(u.provedStage(), v1alpha1.PermitServe)
+	case u.untouched() && !u.Pod.HasGate && u.Pod.LabelsDue:
+		return u.refuse(u.refusal()) // nobody but its owner writes to a Pod without the gate
 	case u.mustOpen():
 		return Step{Do: ActOpen, Stage: u.provedStage()}
 	case u.untouched():
@@ -258,7 +277,7 @@ func (u Update) refusal() (v1alpha1.Reason, string) {
 	case u.PatchDenied != "":
 		return v1alpha1.RefusedPatch, "the API server refused the patch: " + u.PatchDenied
 	case u.Pod.Failed:
-		return v1alpha1.RefusedRestartPolicy, "the Pod has ended; kubelet starts nothing in it any more"
+		return v1alpha1.RefusedEnded, "the Pod has ended and kubelet starts nothing in it any more: recreate it"
 	}
 	for _, c := range u.Containers {
 		switch {

@@ -32,10 +32,10 @@ func (u Update) prepareOne(c Container, now time.Time) Step {
 	case p.Why == v1alpha1.WaitingUnauthorized && u.Order.ByHand:
 		return u.refuse(v1alpha1.RefusedNeedsPinPod, "container "+c.Name+": "+p.Message+
 			": preload the image on the node, or let a ServingGroup's pin Pod bring it")
+	case p.State == ProofUnknown:
+		return u.waitOrRefuse(now, u.preparing(), v1alpha1.WaitingRuntime, p.Message)
 	case u.Pod.Hold.Placed() && u.backsOut():
 		return Step{Do: ActOpen, Stage: v1alpha1.StagePreparing} // serve while the image comes again
-	case p.State == ProofUnknown:
-		return u.waitOrRefuse(now, v1alpha1.StagePreparing, v1alpha1.WaitingRuntime, p.Message)
 	case p.State == ProofPending:
 		return u.waitOrRefuse(now, v1alpha1.StagePreparing, p.Why, "container "+c.Name+": "+p.Message).by(p.RetryAt)
 	case !u.Node.JournalOpen && !u.Pod.Hold.Placed():
@@ -45,6 +45,18 @@ func (u Update) prepareOne(c Container, now time.Time) Step {
 	default:
 		return Step{Do: ActPull, Stage: v1alpha1.StagePreparing, Image: c.Want}
 	}
+}
+
+// preparing is the stage at which the node's word on an image is awaited. A Pod that is held stays
+// where it is: nothing is known to have changed.
+func (u Update) preparing() v1alpha1.Stage {
+	switch {
+	case !u.Pod.Hold.Placed():
+		return v1alpha1.StagePreparing
+	case u.drainedReported():
+		return v1alpha1.StageDrained
+	}
+	return v1alpha1.StageDraining
 }
 
 func (u Update) waitForJournal(now time.Time, at v1alpha1.Stage) Step {

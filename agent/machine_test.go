@@ -185,11 +185,23 @@ func TestNextSwaps(t *testing.T) {
 		"proves the image once more: lost, the Pod serves again": {
 			drained(lost), do(ActOpen, v1alpha1.StagePreparing),
 		},
-		"proves the image once more: unknown, the Pod serves again": {
-			drained(proof(Proof{})), do(ActOpen, v1alpha1.StagePreparing),
+		"proves the image once more: unknown is not lost, the Pod stays where it is": {
+			drained(proof(Proof{})), waits(v1alpha1.StageDrained, v1alpha1.WaitingRuntime).until(1870),
 		},
 		"proves the image once more: lost, a unit's Pod gets it under the hold": {
 			drained(openAtVerified, lost), do(ActPull, v1alpha1.StagePreparing).image("new"),
+		},
+		"waits for the node to settle, also when it was restarted during the drain": {
+			drained(func(u *Update) { u.Node.NotNow, u.Node.NotNowUntil = v1alpha1.WaitingSettle, at(90) }),
+			waits(drain, v1alpha1.WaitingSettle).until(90),
+		},
+		"settles no longer where an earlier swap is open": {
+			drained(held("ipu/1"), patchedBy("ipu/1"), engine(runs("c-first", "old")), func(u *Update) {
+				u.Node.NotNow = v1alpha1.WaitingSettle
+			}), do(ActPatch, swap),
+		},
+		"gives up a patch that the API server has not taken by the deadline": {
+			drained(overdue(swap)), report(v1alpha1.StageRefused, v1alpha1.RefusedDeadline),
 		},
 		"waits for kubelet to act on the patch of the attempt before": {
 			drained(held("ipu/1"), patchedBy("ipu/1"), engine(runs("c-first", "first"))),
@@ -480,7 +492,7 @@ func TestNextRefuses(t *testing.T) {
 			asked(func(u *Update) { u.Pod.HasGate = false }), refuses(v1alpha1.RefusedNoGate),
 		},
 		"a Pod that has ended": {
-			asked(podFailed), refuses(v1alpha1.RefusedRestartPolicy),
+			asked(podFailed), refuses(v1alpha1.RefusedEnded),
 		},
 		"a container that is not a regular one": {
 			asked(engine(func(c *Container) { *c = Container{Name: "init", Want: "new"} })), refuses(v1alpha1.RefusedNotRegular),
@@ -811,8 +823,8 @@ func TestNextRelabels(t *testing.T) {
 		"writes them on a Pod that another holder keeps": {
 			labels(heldByOther), do(ActOpen, v1alpha1.StageVerified),
 		},
-		"writes them on a Pod without our gate": {
-			labels(func(u *Update) { u.Pod.HasGate = false }), do(ActOpen, v1alpha1.StageVerified),
+		"not on a Pod without our gate": {
+			labels(func(u *Update) { u.Pod.HasGate = false }), report(v1alpha1.StageRefused, v1alpha1.RefusedNoGate),
 		},
 		"kills nothing, however old the last patch is": {
 			labels(patchedLongAgo, engine(func(c *Container) { c.SpecHash = "hash-by-hand" })), do(ActOpen, v1alpha1.StageVerified),

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,6 +61,30 @@ func extended(pod *corev1.Pod) []corev1.ResourceName {
 	return names
 }
 
+// nodeFor is how long one reading of the Node object counts.
+const nodeFor = 2 * time.Second
+
+// nodeReader reads the Node object, at most once per nodeFor whoever asks.
+type nodeReader struct {
+	api  *apiServer
+	name string
+
+	mu   sync.Mutex
+	node *corev1.Node
+	err  error
+	at   time.Time
+}
+
+func (r *nodeReader) read(ctx context.Context, now time.Time) (*corev1.Node, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at.IsZero() || now.Sub(r.at) >= nodeFor {
+		r.node, r.err = r.api.node(ctx, r.name)
+		r.at = now
+	}
+	return r.node, r.err
+}
+
 // notNow fills in why the Pod may not be taken out of traffic now. kubelet admits Pods anew when
 // it starts, and a container that is down while its device plugin is not registered loses the
 // Pod its devices.
@@ -74,7 +99,7 @@ func (a *Agent) notNow(ctx context.Context, pod *corev1.Pod, n *Node) {
 		n.NotNowMessage = "kubelet or a device plugin started less than " + a.cfg.Settle.String() + " ago"
 		return
 	}
-	node, err := a.api.node(ctx, a.cfg.NodeName)
+	node, err := a.node.read(ctx, now)
 	for _, name := range resources {
 		if err != nil {
 			n.NotNow, n.NotNowMessage = v1alpha1.WaitingDevicePlugin, err.Error()

@@ -62,6 +62,7 @@ func (a *Agent) observe(ctx context.Context, s *sight) Update {
 		return u
 	}
 	s.track = a.tracks.of(s.key, s.token, s.pod.UID, s.now)
+	a.images.forget(func(token string) bool { return token != s.token && sameOrder(token, s.token) })
 	s.record = a.keeper.read(ctx, s.pod.UID)
 	u.PatchDenied = s.track.denied
 	u.Stage, u.Since = s.since()
@@ -96,7 +97,9 @@ func (a *Agent) observeNode(ctx context.Context, s *sight, u *Update) {
 	if s.pod.Annotations[v1alpha1.PatchedAt] != "" {
 		u.Node.KubeletUp = a.kubelet.up(ctx)
 	}
-	a.notNow(ctx, s.pod, &u.Node)
+	if s.order != nil && patchOf(s.pod).Token != s.token && s.order.Spec.Permit.Allows(v1alpha1.PermitDrain) {
+		a.notNow(ctx, s.pod, &u.Node)
+	}
 }
 
 func (a *Agent) observePod(s *sight, u *Update) {
@@ -194,7 +197,7 @@ func foreign(o *v1alpha1.InPlaceUpdate, pod *corev1.Pod) string {
 func reportOf(o *v1alpha1.InPlaceUpdate) Report {
 	st := o.Status
 	if st.Attempt != o.Spec.Attempt {
-		return Report{Superseded: st.Attempt != 0 && !st.Stage.Ended()}
+		return Report{Superseded: o.Spec.Attempt > 1 && !st.Stage.Ended()}
 	}
 	r := Report{Attempt: st.Attempt, Stage: st.Stage, Reason: st.Reason, Message: st.Message}
 	if st.StageSince != nil {

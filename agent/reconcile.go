@@ -60,12 +60,19 @@ func (a *Agent) turn(ctx context.Context, s *sight) (step Step, moved bool, err 
 		u := a.observe(ctx, s)
 		step = Next(u, s.now)
 		moved, err = a.take(ctx, s, u, step)
-		if err == nil && !moved && step.Do != ActDone {
+		switch {
+		case err != nil:
+			a.reportTrouble(ctx, s, u, err)
+		case !moved && step.Do != ActDone:
 			step, err = a.reportWait(ctx, s, u, step)
 		}
-	case s.pod != nil && s.pod.Annotations[v1alpha1.HoldInPlace] != "" && !ofServingGroup(s.pod):
+	case s.pod != nil && s.pod.Annotations[v1alpha1.HoldInPlace] != "":
 		u := a.observeOrphan(ctx, s)
-		step = FinishOrphan(u, s.now)
+		if ofServingGroup(s.pod) {
+			step = KeepHeld(u, s.now)
+		} else {
+			step = FinishOrphan(u, s.now)
+		}
 		moved, err = a.take(ctx, s, u, step)
 	default:
 		a.end(ctx, s, "OrderGone")
@@ -80,6 +87,12 @@ func (s *sight) strange() bool {
 		s.order.Status.Attempt == s.order.Spec.Attempt && s.order.Status.Stage.Ended()
 }
 
+// late reports whether an error only says that what was read is outdated.
+func late(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) ||
+		errors.Is(err, journal.ErrSuperseded) || errors.Is(err, errLookAgain)
+}
+
 // outdated turns errors that only say that the cache is late into errLookAgain.
 func (a *Agent) outdated(s *sight, err error) error {
 	switch {
@@ -91,7 +104,7 @@ func (a *Agent) outdated(s *sight, err error) error {
 			a.updates.forget(s.order)
 		}
 		return errLookAgain
-	case apierrors.IsConflict(err), errors.Is(err, journal.ErrSuperseded):
+	case late(err):
 		return errLookAgain
 	}
 	return err
@@ -141,7 +154,7 @@ func (a *Agent) moveTrack(s *sight, step Step) {
 	if s.track.stage != "" && !s.track.since.IsZero() {
 		a.metrics.observeStage(s.track.stage, s.now.Sub(s.track.since))
 	}
-	s.track.stage, s.track.since = step.Stage, s.now
+	a.tracks.move(s.track, step.Stage, s.now)
 }
 
 // wake returns a function that has the Pod looked at again.
@@ -150,7 +163,7 @@ func (a *Agent) wake(key types.NamespacedName) func() { return func() { a.queue.
 // setPace relists the runtime more often while an update is open.
 func (a *Agent) setPace() {
 	pace := cri.Idle
-	if len(a.tracks.busy()) > 0 {
+	if a.tracks.busy() {
 		pace = cri.Busy
 	}
 	a.feed.SetPace(pace)
@@ -158,9 +171,9 @@ func (a *Agent) setPace() {
 
 // end drops what is kept for an attempt that is over.
 func (a *Agent) end(ctx context.Context, s *sight, outcome string) {
-	a.tracks.drop(s.key)
-	if s.order != nil {
-		a.images.forget(func(token string) bool { return sameOrder(token, s.order.Token()) })
+	if one := a.tracks.drop(s.key); one != nil {
+		a.images.forget(func(token string) bool { return sameOrder(token, one.token) })
+		a.drains.stop(one.pod)
 	}
 	switch {
 	case s.pod == nil:
@@ -168,7 +181,6 @@ func (a *Agent) end(ctx context.Context, s *sight, outcome string) {
 	case s.record.Seq == 0:
 		s.record = a.keeper.read(ctx, s.pod.UID)
 	}
-	a.drains.stop(s.pod.UID)
 	if s.record.Seq != 0 && s.record.Open() {
 		err := a.keeper.with(ctx, func(j *journal.Journal) error { return j.End(s.record.Attempt, outcome) })
 		if err != nil {

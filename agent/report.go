@@ -25,6 +25,9 @@ func (a *Agent) report(ctx context.Context, s *sight, u Update, step Step) error
 	if err := a.write(ctx, s, status); err != nil {
 		return err
 	}
+	if step.Stage == v1alpha1.StageDrained {
+		a.drains.stop(s.pod.UID)
+	}
 	a.announce(ctx, s, step)
 	return nil
 }
@@ -45,6 +48,7 @@ func (a *Agent) reportWait(ctx context.Context, s *sight, u Update, step Step) (
 	if s.track == nil {
 		return step, nil
 	}
+	s.track.trouble = time.Time{}
 	st := s.order.Status
 	same := st.Attempt == s.order.Spec.Attempt && st.Stage == step.Stage && st.Reason == step.Reason
 	due := s.track.since.Add(reportAfter)
@@ -62,6 +66,29 @@ func (a *Agent) reportWait(ctx context.Context, s *sight, u Update, step Step) (
 	return step, a.write(ctx, s, a.status(s, u, step))
 }
 
+// reportTrouble reports that the step at hand cannot be written, once that has lasted. It leaves
+// the stage as it is: where an attempt stands is decided by what was done.
+func (a *Agent) reportTrouble(ctx context.Context, s *sight, u Update, err error) {
+	if s.track == nil || late(err) || ctx.Err() != nil {
+		return
+	}
+	if s.track.trouble.IsZero() {
+		s.track.trouble = s.now
+	}
+	if s.now.Sub(s.track.trouble) < reportAfter || s.now.Sub(s.track.reported) < refreshEvery {
+		return
+	}
+	s.track.reported = s.now
+	at := v1alpha1.StagePending
+	if s.order.Status.Attempt == s.order.Spec.Attempt {
+		at = s.order.Status.Stage
+	}
+	status := a.status(s, u, Step{Stage: at, Reason: v1alpha1.WaitingAPI, Message: err.Error()})
+	if err := a.write(ctx, s, status); err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("trouble is not reported", "cause", err.Error())
+	}
+}
+
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -76,8 +103,10 @@ func (a *Agent) status(s *sight, u Update, step Step) v1alpha1.InPlaceUpdateStat
 		st = *s.order.Status.DeepCopy()
 	}
 	st.Attempt, st.Reason, st.Message = s.order.Spec.Attempt, step.Reason, truncate(step.Message)
-	if st.Stage != step.Stage {
-		since := s.now
+	// Drained is reported anew for each hold, and never with a time before it.
+	again := step.Stage == v1alpha1.StageDrained && step.Do == ActReport
+	if st.Stage != step.Stage || again {
+		since := latest(s.now, u.Pod.Hold.LoweredAt)
 		if s.track != nil && step.Do == ActNone {
 			since = s.track.since
 		}
@@ -273,14 +302,34 @@ func sandboxesSince(s *sight) int {
 // announce tells people and metrics of a stage that was reported.
 func (a *Agent) announce(ctx context.Context, s *sight, step Step) {
 	log := logr.FromContextOrDiscard(ctx)
-	log.Info("update "+string(step.Stage), "attempt", s.order.Spec.Attempt, "stage", step.Stage, "reason", step.Reason, "message", step.Message)
+	log.Info("update reported", "attempt", s.order.Spec.Attempt, "stage", step.Stage, "reason", step.Reason, "message", step.Message)
 	if !step.Stage.Ended() && step.Stage != v1alpha1.StageFailed {
 		return
 	}
-	kind := corev1.EventTypeNormal
-	if step.Stage == v1alpha1.StageRefused || step.Stage == v1alpha1.StageFailed {
-		kind = corev1.EventTypeWarning
-	}
 	a.metrics.countEnd(step.Stage, step.Reason)
-	a.events.note(s, kind, "InPlaceUpdate"+string(step.Stage), string(step.Reason)+" "+step.Message)
+	switch step.Stage {
+	case v1alpha1.StageRefused:
+		a.events.note(s, corev1.EventTypeWarning, v1alpha1.EventRefused, sentence(step))
+	case v1alpha1.StageFailed:
+		a.events.note(s, corev1.EventTypeWarning, v1alpha1.EventFailed, sentence(step))
+	case v1alpha1.StageCancelled:
+		a.events.note(s, corev1.EventTypeNormal, v1alpha1.EventCancelled, sentence(step))
+	default:
+		a.events.note(s, corev1.EventTypeNormal, v1alpha1.EventInService, sentence(step))
+	}
+}
+
+// sentence says for people how an attempt ended.
+func sentence(step Step) string {
+	text := "the Pod is in service"
+	if step.Stage != v1alpha1.StageInService {
+		text = "the update ended " + string(step.Stage)
+	}
+	if step.Reason != "" {
+		text += ", " + string(step.Reason)
+	}
+	if step.Message != "" {
+		text += ": " + step.Message
+	}
+	return text
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -33,7 +34,9 @@ func newStops(cfg Config) *stops {
 func (s *stops) kill(ctx context.Context, containerID string, done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tried[containerID] = s.clock.Now().Add(stopAgain)
+	now := s.clock.Now()
+	maps.DeleteFunc(s.tried, func(_ string, until time.Time) bool { return !now.Before(until) })
+	s.tried[containerID] = now.Add(stopAgain)
 	s.wg.Go(func() {
 		defer done()
 		if err := s.runtime.Stop(ctx, containerID, 0); err != nil {

@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Reason is one word of a closed list: why an update waits, was refused or failed. Each list
-// has its own names below; Waits, Refuses and Fails tell them apart.
+// Reason is one word of a closed list: why an update waits, was refused or failed. The stage
+// tells the lists apart: Refused and Failed have their own, all other stages wait.
 type Reason string
 
 // Waiting: what the update waits for. None is final; each is judged again by a watch, a
@@ -41,6 +41,9 @@ const (
 	WaitingJournal Reason = "JournalNotWritable"
 	// WaitingRuntime: the container runtime does not answer.
 	WaitingRuntime Reason = "RuntimeUnavailable"
+	// WaitingAPI: the API server does not take what the agent has to write; the message is its
+	// answer.
+	WaitingAPI Reason = "APIServerRefuses"
 	// WaitingGPU: a GPU of the Pod is unhealthy.
 	WaitingGPU Reason = "GPUUnhealthy"
 	// WaitingAgent: the node has no live agent.
@@ -64,6 +67,8 @@ const (
 	// RefusedRestartPolicy: the Pod's or the container's restart policy is not Always, so
 	// kubelet would not start the new container.
 	RefusedRestartPolicy Reason = "RestartPolicyNotAlways"
+	// RefusedEnded: the Pod's phase is Failed or Succeeded; kubelet starts nothing in it any more.
+	RefusedEnded Reason = "PodEnded"
 	// RefusedNotFound: the registry has no such image.
 	RefusedNotFound Reason = "ImageNotFound"
 	// RefusedPlatform: the image is for another operating system or architecture.
@@ -94,6 +99,20 @@ const (
 	FailedDeadline Reason = "DeadlineExceeded"
 	// FailedPod: the Pod's phase is Failed or Succeeded; kubelet starts nothing in it any more.
 	FailedPod Reason = "PodFailed"
+)
+
+// Reasons of the events that the agent writes on the Pod.
+const (
+	// EventSwapping: the images are patched.
+	EventSwapping = "InPlaceUpdateSwapping"
+	// EventInService: the update is done.
+	EventInService = "InPlaceUpdateInService"
+	// EventRefused: the attempt was given up before the patch.
+	EventRefused = "InPlaceUpdateRefused"
+	// EventFailed: the update stopped after the patch.
+	EventFailed = "InPlaceUpdateFailed"
+	// EventCancelled: the update was taken back.
+	EventCancelled = "InPlaceUpdateCancelled"
 )
 
 // Ends that are neither refusals nor failures.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -59,7 +60,7 @@ func (f *flags) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.listen, "listen", ":9464", "address of /healthz, /readyz and /metrics")
 	fs.IntVar(&f.parallel, "parallel", 2, "pulls at a time")
 	fs.DurationVar(&f.settle, "settle", 2*time.Minute, "time after a start of kubelet or a device plugin in which no Pod with devices is taken out of traffic")
-	fs.Int64Var(&f.minFree, "min-free-bytes", 10<<30, "free bytes on the image file system below which nothing is pulled; negative: not looked at")
+	fs.Int64Var(&f.minFree, "min-free-bytes", 10<<30, "free bytes on the image file system below which nothing is pulled; 0: not looked at")
 	fs.Float32Var(&f.qps, "kube-api-qps", 20, "requests per second to the API server")
 	fs.IntVar(&f.burst, "kube-api-burst", 40, "burst of requests to the API server")
 	fs.StringSliceVar(&f.metricRunning, "metric-running", nil, "names of metrics that count running requests, besides those of vLLM and SGLang")
@@ -87,6 +88,9 @@ func (f flags) config(r *cri.Client) (agent.Config, error) {
 		return agent.Config{}, fmt.Errorf("API configuration: %w", err)
 	}
 	api.QPS, api.Burst, api.UserAgent = f.qps, f.burst, "pitstop-agent/"+version
+	if f.parallel < 1 {
+		return agent.Config{}, fmt.Errorf("--parallel is %d: at least one pull must be possible", f.parallel)
+	}
 	scrape := readiness.Config{}
 	if len(f.metricRunning)+len(f.metricQueued) > 0 {
 		scrape.Engines = append(scrape.Engines, readiness.Engine{Running: f.metricRunning, Waiting: f.metricQueued})
@@ -112,6 +116,26 @@ func unversioned(cfg *rest.Config) *rest.Config {
 	return out
 }
 
+// errTooOld reports a Kubernetes that lacks what the agent needs.
+var errTooOld = errors.New("the API server is too old")
+
+// awaitServer returns once the API server has said that it is new enough. One that does not
+// answer is asked again: Pods may wait for this agent when it comes back.
+func awaitServer(ctx context.Context, cfg *rest.Config) error {
+	log := logr.FromContextOrDiscard(ctx)
+	for {
+		err := checkServer(ctx, cfg)
+		if err == nil || errors.Is(err, errTooOld) || ctx.Err() != nil {
+			return err
+		}
+		log.Error(err, "waiting for the API server")
+		select {
+		case <-ctx.Done():
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
 // checkServer refuses to run on a Kubernetes that is too old.
 func checkServer(ctx context.Context, cfg *rest.Config) error {
 	client, err := rest.UnversionedRESTClientFor(unversioned(cfg))
@@ -128,7 +152,7 @@ func checkServer(ctx context.Context, cfg *rest.Config) error {
 	}
 	minor, err := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
 	if err == nil && v.Major == "1" && minor < oldestMinor {
-		return fmt.Errorf("server runs Kubernetes %s, which is too old: pitstop needs 1.%d or later", v.GitVersion, oldestMinor)
+		return fmt.Errorf("%w: it runs Kubernetes %s, pitstop needs 1.%d or later", errTooOld, v.GitVersion, oldestMinor)
 	}
 	return nil
 }

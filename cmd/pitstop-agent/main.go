@@ -59,16 +59,18 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
-	if err := checkServer(ctx, cfg.API); err != nil {
-		return err
-	}
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err
 	}
 	server := &http.Server{Addr: f.listen, Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return a.Run(ctx) })
+	g.Go(func() error {
+		if err := awaitServer(ctx, cfg.API); err != nil {
+			return err
+		}
+		return a.Run(ctx)
+	})
 	g.Go(func() error {
 		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve %s: %w", f.listen, err)

@@ -28,7 +28,7 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 	case v1alpha1.WaitingPull:
 		t = Text{
 			"the new image is being pulled while the old container serves",
-			"the pull ends; a pull without progress is begun again by itself",
+			"the pull ends; one without progress lets others go ahead and goes on",
 		}
 	case v1alpha1.WaitingSlot:
 		t = Text{
@@ -105,6 +105,11 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 			"the node's container runtime does not answer",
 			"the runtime is back: look at containerd or CRI-O on the node",
 		}
+	case v1alpha1.WaitingAPI:
+		t = Text{
+			"the API server does not take what the agent has to write",
+			"the message is its answer: bring the webhook or policy that it names back, or the API server itself; the agent tries again by itself",
+		}
 	case v1alpha1.WaitingGPU:
 		t = Text{
 			"a GPU of the Pod is unhealthy, and a new engine would not come up on it",
@@ -139,6 +144,11 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 		t = Text{
 			"the restart policy of the Pod or the container is not Always, so kubelet would not start the new container",
 			"only what always restarts can be updated in place; recreate the Pod instead",
+		}
+	case v1alpha1.RefusedEnded:
+		t = Text{
+			"the Pod has ended, and kubelet starts nothing in it any more",
+			"recreate the Pod",
 		}
 	case v1alpha1.RefusedNotFound:
 		t = Text{
@@ -256,6 +266,7 @@ func KindOf(r v1alpha1.Reason) Kind {
 		v1alpha1.WaitingDisk,
 		v1alpha1.WaitingJournal,
 		v1alpha1.WaitingRuntime,
+		v1alpha1.WaitingAPI,
 		v1alpha1.WaitingGPU,
 		v1alpha1.WaitingAgent,
 		v1alpha1.WaitingAgentTooOld:
@@ -264,6 +275,7 @@ func KindOf(r v1alpha1.Reason) Kind {
 		v1alpha1.RefusedNotRegular,
 		v1alpha1.RefusedPullAlways,
 		v1alpha1.RefusedRestartPolicy,
+		v1alpha1.RefusedEnded,
 		v1alpha1.RefusedNotFound,
 		v1alpha1.RefusedPlatform,
 		v1alpha1.RefusedNeedsPinPod,
