@@ -102,7 +102,11 @@ func killAndSee(t *testing.T, w *world, p victim.Point, f fault) {
 	f.apply(s)
 	started, pulled := s.started(), s.pulls()
 	agent := s.start(victim.Options{})
-	if f.lift != nil {
+	switch {
+	case f.shared:
+		s.awaitService()
+		f.lift(s)
+	case f.lift != nil:
 		s.during(agent, started, pulled)
 		f.lift(s)
 	}

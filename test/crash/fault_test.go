@@ -30,6 +30,8 @@ type fault struct {
 	small bool
 	// apply does the damage.
 	apply func(*scene)
+	// shared: the work goes on, since another agent does it too.
+	shared bool
 	// lift ends it; nil: it is not to be ended, and the agent must cope by itself.
 	lift func(*scene)
 }
@@ -44,6 +46,7 @@ var faults = []fault{
 	{name: "newer-schema", keeps: true, apply: func(s *scene) { s.setSchema("2") }, lift: func(s *scene) { s.setSchema("1") }},
 	{name: "full-disk", small: true, apply: (*scene).fill, lift: func(s *scene) { must(s.t, os.Remove(s.ballast())) }},
 	{name: "locked", apply: (*scene).lock, lift: (*scene).unlock},
+	{name: "second-agent", shared: true, apply: (*scene).share, lift: (*scene).unlock},
 }
 
 const pageSize = 4096
@@ -126,6 +129,9 @@ func (s *scene) lock() {
 		s.t.Fatalf("the second agent does not hang\n%s", s.story())
 	}
 }
+
+// share has a second agent take the journal and work beside the first.
+func (s *scene) share() { s.holder = s.start(victim.Options{}) }
 
 func (s *scene) unlock() { s.holder.kill() }
 

@@ -96,7 +96,6 @@ func (o Options) config(runtime *cri.Client, t *trap) (agent.Config, error) {
 	return agent.Config{
 		NodeName: o.Node, Namespace: o.Namespace, Identity: o.Identity, Version: "crash",
 		API: api, Runtime: runtime, Scraper: scraper, KubeletDir: o.KubeletDir,
-		MinFreeBytes:  -1,
 		Journal:       journal.Options{Dir: o.JournalDir, BootID: o.BootID, AfterCommit: t.committed},
 		WrapTransport: t.wrap,
 	}, nil
