@@ -144,7 +144,8 @@ type bench struct {
 	generation int64              // of the agent's DaemonSet
 }
 
-// Run measures on c and adds to the sheet; what was measured before an error stays there.
+// Run measures on c and adds to the sheet; what was measured before an error stays there. It
+// returns ErrRequestsFailed, among others, if an in-place update cost requests.
 func Run(ctx context.Context, c *cluster.Cluster, config Config, sheet *figure.Sheet) (err error) {
 	if err := config.Validate(); err != nil {
 		return err
@@ -162,15 +163,24 @@ func Run(ctx context.Context, c *cluster.Cluster, config Config, sheet *figure.S
 			return fmt.Errorf("round %d: %w", round+1, err)
 		}
 	}
+	return errors.Join(b.once(ctx), b.sameAgents(ctx))
+}
+
+// once measures what is not measured in rounds. Failed requests do not keep it from the rest.
+func (b *bench) once(ctx context.Context) error {
+	b.last = nil
+	var failed error
 	for _, q := range b.wanted() {
 		if q.pod != nil {
 			continue
 		}
-		if err := b.take(ctx, q, &subject{}); err != nil {
-			return err
+		err := b.take(ctx, q, &subject{})
+		failed = errors.Join(failed, err)
+		if err != nil && !errors.Is(err, ErrRequestsFailed) {
+			break
 		}
 	}
-	return b.sameAgents(ctx)
+	return failed
 }
 
 // wanted are the quantities that are to be measured.

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -28,7 +29,7 @@ const (
 )
 
 // ErrRequestsFailed reports that an in-place update cost requests.
-var ErrRequestsFailed = fmt.Errorf("streaming requests failed")
+var ErrRequestsFailed = errors.New("streaming requests failed")
 
 // stream updates Pods behind a Service one after the other, under load.
 func (b *bench) stream(ctx context.Context, s *subject) error {
@@ -52,8 +53,8 @@ func (b *bench) stream(ctx context.Context, s *subject) error {
 	defer traffic.Stop()
 	rollouts, err := b.rollUntilEnough(ctx, subjects, traffic)
 	report := traffic.Stop()
-	if err != nil {
-		return err
+	if err := errors.Join(err, b.removeAll(ctx)); err != nil {
+		return fmt.Errorf("%w; requests: %s", err, report)
 	}
 	s.say("%d rollouts, %s, versions %v", rollouts, report, report.Versions)
 	if err := b.addAll(s, sample{requests, float64(report.Sent)}, sample{failed, float64(report.FailedTotal())}); err != nil {
@@ -62,7 +63,7 @@ func (b *bench) stream(ctx context.Context, s *subject) error {
 	if report.FailedTotal() > 0 {
 		return fmt.Errorf("%w: %s; the first: %+v", ErrRequestsFailed, report, report.Failures[0])
 	}
-	return b.removeAll(ctx)
+	return nil
 }
 
 // rollUntilEnough rolls all Pods to one new image after the other. A Pod never comes back to an
