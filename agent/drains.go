@@ -13,8 +13,9 @@ import (
 	"pitstop.dev/readiness"
 )
 
-// scrapeEvery is the time between two looks at a draining engine.
-const scrapeEvery = 500 * time.Millisecond
+// scrapeEvery is the time between two looks at a draining engine. It is more than the half second
+// that readiness asks for between two that count: the first look takes longer than the second.
+const scrapeEvery = 550 * time.Millisecond
 
 // drains follows the requests of the Pods that drain, beside the agent's work: an engine may
 // take its time to answer.
