@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	"k8s.io/klog/v2/textlogger"
+	"k8s.io/klog/v2/textlogger" //nolint:depguard // a logr sink in the format of Kubernetes
 
 	"pitstop.dev/test/crash/victim"
 )

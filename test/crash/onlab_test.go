@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"pitstop.dev/cri"
+	"pitstop.dev/readiness"
 	"pitstop.dev/test/cluster"
 	"pitstop.dev/test/crash/victim"
 	"pitstop.dev/test/lab"
@@ -57,8 +59,7 @@ func newLabWorld(t *testing.T) *labWorld {
 	t.Helper()
 	c, err := cluster.Start(t.Context(), os.Stderr)
 	must(t, err)
-	nodes := c.Nodes()
-	l := &labWorld{Cluster: c, node: nodes[len(nodes)-1]}
+	l := &labWorld{Cluster: c, node: quietest(t, c)}
 	l.runtime, err = c.Runtime(l.node.Name)
 	must(t, err)
 	t.Cleanup(func() { must(t, l.runtime.Close()) })
@@ -72,9 +73,21 @@ func newLabWorld(t *testing.T) *labWorld {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	wg.Go(func() { l.watcher.run(ctx) })
-	l.watcher.await(t)
+	wg.Go(func() { l.run(ctx) })
+	l.await(t)
 	return l
+}
+
+// quietest returns the node with the fewest Pods of the agent's: each of them may add commits.
+func quietest(t *testing.T, c *cluster.Cluster) lab.Node {
+	t.Helper()
+	pods, err := c.Core.CoreV1().Pods(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	gated := map[string]int{}
+	for i := range pods.Items {
+		gated[pods.Items[i].Spec.NodeName] += count(readiness.HasGate(&pods.Items[i]))
+	}
+	return slices.MinFunc(c.Nodes(), func(a, b lab.Node) int { return gated[a.Name] - gated[b.Name] })
 }
 
 // prepareAgent builds the agent's image, and takes its Pod from the DaemonSet.
@@ -100,7 +113,7 @@ func (l *labWorld) prepareAgent(t *testing.T) {
 	l.agent.Containers[0].Image = l.Registry().Ref("crashagent@" + digest.String())
 	// The node is a fixed one, and no other.
 	l.agent.NodeName, l.agent.NodeSelector, l.agent.Affinity = l.node.Name, nil, nil
-	l.agent.TerminationGracePeriodSeconds = ptr.To(int64(1))
+	l.agent.TerminationGracePeriodSeconds = new(int64(1))
 	l.agent.Containers[0].ReadinessProbe.PeriodSeconds = 1
 }
 
@@ -213,7 +226,7 @@ func (s *labScene) clean() {
 func (s *labScene) give() {
 	s.t.Helper()
 	u := cluster.Order(s.pod, s.change)
-	u.Spec.PropagationSeconds = ptr.To(int32(0))
+	u.Spec.PropagationSeconds = new(int32(0))
 	u.Spec.Revision = "v2"
 	_, err := s.Give(s.t.Context(), u)
 	must(s.t, err)

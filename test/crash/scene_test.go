@@ -22,7 +22,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cri/fake"
@@ -79,7 +78,7 @@ func (s *scene) run() {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name, Annotations: map[string]string{v1alpha1.MetricsPort: s.world.engine}},
 		Spec: corev1.PodSpec{
-			NodeName: s.name, AutomountServiceAccountToken: ptr.To(false),
+			NodeName: s.name, AutomountServiceAccountToken: new(false),
 			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: v1alpha1.InService}},
 		},
 	}
@@ -122,7 +121,7 @@ func (s *scene) opened() bool {
 func (s *scene) give() {
 	s.t.Helper()
 	u := cluster.Order(s.pod, s.change)
-	u.Spec.PropagationSeconds = ptr.To(int32(0))
+	u.Spec.PropagationSeconds = new(int32(0))
 	u.Spec.Revision = "v2"
 	must(s.t, s.world.updates.Post().Namespace(namespace).Resource("inplaceupdates").Body(u).Do(s.t.Context()).Error())
 	s.t.Cleanup(func() {

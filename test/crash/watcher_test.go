@@ -73,14 +73,7 @@ func (w *watcher) note(obj any) {
 	for _, c := range pod.Spec.Containers {
 		s.Images += c.Image + " "
 	}
-	for _, c := range pod.Status.Conditions {
-		switch c.Type {
-		case v1alpha1.InService:
-			s.Gate = c.Status
-		case corev1.PodReady:
-			s.Ready = c.Status
-		}
-	}
+	s.Gate, s.Ready = statusOf(pod, v1alpha1.InService), statusOf(pod, corev1.PodReady)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen[pod.UID] = append(w.seen[pod.UID], s)
@@ -107,4 +100,13 @@ func (w *watcher) order(name string) *v1alpha1.InPlaceUpdate {
 	obj, _, _ := w.orders.GetStore().GetByKey(namespace + "/" + name)
 	u, _ := obj.(*v1alpha1.InPlaceUpdate)
 	return u
+}
+
+func statusOf(pod *corev1.Pod, condition corev1.PodConditionType) corev1.ConditionStatus {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == condition {
+			return c.Status
+		}
+	}
+	return ""
 }

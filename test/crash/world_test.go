@@ -49,7 +49,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "crash") // short: sockets are in it
+	dir, err := os.MkdirTemp("", "crash") //nolint:usetesting // short: sockets are in it
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	w := &world{dir: dir}
@@ -116,13 +116,13 @@ func (w *world) startKubelet(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
-	wg.Go(func() { w.watcher.run(ctx) })
+	wg.Go(func() { w.run(ctx) })
 	wg.Go(func() {
 		if err := k.Run(ctx); err != nil {
 			t.Error(err)
 		}
 	})
-	w.watcher.await(t)
+	w.await(t)
 }
 
 // next returns a new name.
@@ -133,7 +133,7 @@ func (w *world) next() string {
 	return "case" + strconv.Itoa(w.serial)
 }
 
-func must(t testing.TB, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

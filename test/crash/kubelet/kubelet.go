@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/cri"
 	"pitstop.dev/cri/fake"
@@ -186,7 +185,7 @@ func (k *Kubelet) sync(ctx context.Context, key string) (time.Duration, error) {
 func (k *Kubelet) finish(ctx context.Context, pod *corev1.Pod) error {
 	k.Fake.StopPod(string(pod.UID))
 	err := k.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: ptr.To(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+		GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
 	})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete pod: %w", err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
-	"k8s.io/klog/v2/textlogger"
+	"k8s.io/klog/v2/textlogger" //nolint:depguard // a logr sink in the format of Kubernetes
 
 	"pitstop.dev/test/crash/victim"
 )
