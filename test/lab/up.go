@@ -18,6 +18,7 @@ import (
 	"pitstop.dev/test/lab/binaries"
 	"pitstop.dev/test/lab/cgroup"
 	"pitstop.dev/test/lab/process"
+	"pitstop.dev/test/lab/registry"
 )
 
 // Further processes of a lab.
@@ -172,12 +173,16 @@ func (l *Lab) writeConfig() error {
 	)
 }
 
-// startRegistry starts the registry and stores the pause image in it.
+// startRegistry starts the registry and stores the pause image in it. One that a test left stopped,
+// slow or locked when it was killed serves again.
 func (l *Lab) startRegistry(ctx context.Context) error {
 	if _, ok := l.group.Running(imageRegistry); !ok {
 		if err := startRegistry(ctx, l.group, l.set, l.Registry(), l.path("registry")); err != nil {
 			return err
 		}
+	}
+	if err := l.Registry().Change(ctx, func(s *registry.Settings) { *s = registry.Settings{} }); err != nil {
+		return err
 	}
 	return pushPause(ctx, l.set, l.Registry())
 }
