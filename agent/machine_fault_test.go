@@ -43,7 +43,7 @@ func sees(rule string, change func(*Update)) fault {
 	distort := func(next func(Update, time.Time) Step) func(Update, time.Time) Step {
 		return func(u Update, now time.Time) Step { return next(u.with(change), now) }
 	}
-	return fault{brain{distort(Next), distort(FinishOrphan)}, rule}
+	return fault{brain{distort(Next), distort(FinishOrphan), distort(KeepHeld)}, rule}
 }
 
 // does is a machine that does one thing for another.
@@ -55,7 +55,7 @@ func does(rule string, change func(Update, *Step)) fault {
 			return s
 		}
 	}
-	return fault{brain{distort(Next), distort(FinishOrphan)}, rule}
+	return fault{brain{distort(Next), distort(FinishOrphan), distort(KeepHeld)}, rule}
 }
 
 func faults() map[string]fault {
@@ -85,7 +85,7 @@ func faults() map[string]fault {
 				s = Next(u, now)
 			}
 			return s
-		}, finish: FinishOrphan}, "before this hold's baseline"},
+		}, finish: FinishOrphan, keep: KeepHeld}, "before this hold's baseline"},
 		"patches twice": does("patches twice", func(u Update, s *Step) {
 			if u.Pod.patchedByOrder && u.Pod.Hold.Placed() && s.Reason == v1alpha1.WaitingKubelet {
 				*s = do(ActPatch, swap)
@@ -132,8 +132,8 @@ func faults() map[string]fault {
 				*s = do(ActDone, refused)
 			}
 		}),
-		"keeps the hold where the order is gone": {brain{next: Next, finish: func(Update, time.Time) Step { return do(ActDone, "") }}, "has no order"},
-		"opens at once where the order is gone":  {brain{next: Next, finish: func(Update, time.Time) Step { return do(ActOpen, "") }}, "opens for container"},
+		"keeps the hold where the order is gone": {brain{next: Next, finish: func(Update, time.Time) Step { return do(ActDone, "") }, keep: KeepHeld}, "has no order"},
+		"opens at once where the order is gone":  {brain{next: Next, finish: func(Update, time.Time) Step { return do(ActOpen, "") }, keep: KeepHeld}, "opens for container"},
 		"gives up a drain before it says so": does("for nothing", func(u Update, s *Step) {
 			if s.Reason == v1alpha1.RefusedDeadline && u.Pod.Hold.Placed() && !u.swapOpen() {
 				*s = do(ActOpen, v1alpha1.StagePending)

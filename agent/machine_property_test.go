@@ -262,9 +262,12 @@ func (w *world) settle() {
 	}
 }
 
-// over reports whether nothing more is to come of the Pod's order. Without one, a Pod with an
-// image that never runs is held for good.
+// over reports whether nothing more is to come of the Pod's order. Without one, a unit's Pod is
+// held until its order comes anew, and one with an image that never runs is held for good.
 func (w *world) over(p *simPod) bool {
+	if p.ipu == nil && p.unit && !w.agent.dirty[p.name] {
+		return true
+	}
 	last := w.agent.last[p.name]
 	orphan := p.ipu == nil && !p.gone() && last.Reason == v1alpha1.WaitingLoad && slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool {
 		return registry(c.Image).crashes < 0

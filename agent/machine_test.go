@@ -732,7 +732,12 @@ func TestNextSupersedes(t *testing.T) {
 			report(v1alpha1.StageRefused, v1alpha1.RefusedNotFound).says("stays out of traffic"),
 		},
 		"gives a hold back that the order before had put on for nothing": {
-			drained(superseding, held("gone/4"), patchedLongAgo), do(ActOpen, v1alpha1.StagePending),
+			drained(superseding, held("gone/4"), patchedBy("older/9"), func(u *Update) { u.Pod.Patched.At = at(59) }),
+			do(ActOpen, v1alpha1.StagePending),
+		},
+		"keeps it held where the times of the hold are lost too": {
+			patched(superseding, held("gone/4"), imageRefused(v1alpha1.RefusedNotFound), func(u *Update) { u.Pod.Hold.LoweredAt = at(99) }),
+			report(v1alpha1.StageRefused, v1alpha1.RefusedNotFound).says("stays out of traffic"),
 		},
 	})
 }
@@ -878,5 +883,23 @@ func TestFinishOrphan(t *testing.T) {
 		"waits for the other container":          {orphan(started(isReady, sidecar(exited))), waitsForLoad},
 		"opens what runs as the spec says":       {orphan(started(isReady)), do(ActOpen, "")},
 		"opens after a failure that came good":   {orphan(started(isReady, reported(v1alpha1.StageFailed, v1alpha1.FailedDeadline))), do(ActOpen, "")},
+	})
+}
+
+func TestKeepHeld(t *testing.T) {
+	// orphan is a unit's Pod whose order is missing.
+	orphan := func(u Update) Update {
+		u.Order = Order{StopTimeout: defaultStop}
+		u.Report, u.Stage, u.Pod.patchedByOrder = Report{}, "", false
+		return u.with(nothingAsked)
+	}
+	checkTransitions(t, KeepHeld, map[string]transition{
+		"leaves a Pod that is gone":           {orphan(drained(podGone)), Step{}},
+		"keeps one that drains":               {orphan(acknowledged()), Step{}},
+		"keeps one that was drained":          {orphan(drained()), Step{}},
+		"keeps one that could serve":          {orphan(started(isReady)), Step{}},
+		"looks when the stop is over":         {orphan(patched()), Step{}.until(120)},
+		"bounds the old container's stop":     {orphan(patched(stopOver)), do(ActStop, v1alpha1.StageSwapping).container("c-old")},
+		"kills nothing while kubelet is down": {orphan(patched(stopOver, kubeletDown)), Step{}.until(102)},
 	})
 }

@@ -198,7 +198,9 @@ func (u Update) swapOpen() bool {
 		return false
 	case sameOrder(patched.Token, hold.Token):
 		return attemptOf(patched.Token) >= attemptOf(hold.Token)
-	default: // the order was made anew: attempts of two orders have no order
+	case sameOrder(patched.Token, u.Order.Token): // the order was made anew, and patched under the hold of the old one
+		return true
+	default: // of two orders' attempts neither is the later one by its number
 		return !patched.At.Before(hold.LoweredAt)
 	}
 }

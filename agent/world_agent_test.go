@@ -17,9 +17,10 @@ import (
 type brain struct {
 	next   func(Update, time.Time) Step
 	finish func(Update, time.Time) Step
+	keep   func(Update, time.Time) Step
 }
 
-func honest() brain { return brain{next: Next, finish: FinishOrphan} }
+func honest() brain { return brain{next: Next, finish: FinishOrphan, keep: KeepHeld} }
 
 // A simAgent runs the state machine in a world. What it reads and what it writes is made by the
 // agent's own functions; only the calls in between are the world's.
@@ -138,13 +139,17 @@ func (a *simAgent) turn(p *simPod) (step Step, moved bool) {
 		if !moved && step.Do != ActDone && s.order == p.ipu {
 			step = a.reportWait(p, s, u, step)
 		}
-	case s.pod != nil && s.pod.Annotations[v1alpha1.HoldInPlace] != "" && !p.unit:
+	case s.pod != nil && s.pod.Annotations[v1alpha1.HoldInPlace] != "":
 		u := Update{Order: Order{StopTimeout: defaultStop, Deadline: time.Hour}}
 		s.token = s.pod.Annotations[v1alpha1.HoldInPlace]
 		u.Pod.Gone = s.pod.DeletionTimestamp != nil
 		s.track = a.memory.tracks.of(s.key, s.token, s.pod.UID, s.now)
 		a.observePod(p, s, &u)
-		step = a.finish(u, s.now)
+		if p.unit {
+			step = a.keep(u, s.now)
+		} else {
+			step = a.finish(u, s.now)
+		}
 		moved = a.take(p, s, u, step)
 	default:
 		a.end(p, s)
@@ -161,6 +166,7 @@ func (a *simAgent) observe(p *simPod, s *sight) Update {
 		return u
 	}
 	s.track = a.memory.tracks.of(s.key, s.token, s.pod.UID, s.now)
+	a.memory.images.forget(func(token string) bool { return token != s.token && sameOrder(token, s.token) })
 	s.record = a.records[s.pod.UID]
 	u.PatchDenied = s.track.denied
 	u.Stage, u.Since = s.since()
@@ -181,7 +187,8 @@ func (a *simAgent) observePod(p *simPod, s *sight, u *Update) {
 		s.criErr = cri.ErrUnavailable
 	}
 	u.Node = Node{RuntimeUp: w.runtimeUp, JournalOpen: w.journalUp, KubeletUp: w.kubeletUp}
-	if until := w.kubeletStarted.Add(20 * time.Second); p.devices && w.now.Before(until) {
+	asks := s.order != nil && patchOf(s.pod).Token != s.token && s.order.Spec.Permit.Allows(v1alpha1.PermitDrain)
+	if until := w.kubeletStarted.Add(20 * time.Second); p.devices && asks && w.now.Before(until) {
 		u.Node.NotNow, u.Node.NotNowUntil = v1alpha1.WaitingSettle, until
 	}
 	a.memory.observePod(s, u)
@@ -247,6 +254,7 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 		a.write(p, s, a.memory.status(s, u, step))
 		if step.Stage == v1alpha1.StageDrained {
 			a.recordBaseline(s, p.ipu.Status.Containers)
+			delete(a.follows, p.name)
 		}
 	case ActPull:
 		if step.Stage == v1alpha1.StagePreparing && !w.journalUp {
@@ -254,6 +262,7 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 		}
 		a.pull(p, s.token, step.Image)
 	case ActHold:
+		delete(a.follows, p.name)
 		if !u.swapped() && !w.journalUp {
 			return false
 		}
@@ -328,14 +337,13 @@ func (a *simAgent) reportWait(p *simPod, s *sight, u Update, step Step) Step {
 
 // end drops what is kept for an attempt that is over.
 func (a *simAgent) end(p *simPod, s *sight) {
-	a.memory.tracks.drop(s.key)
-	if s.order != nil {
-		a.memory.images.forget(func(token string) bool { return sameOrder(token, s.order.Token()) })
+	if one := a.memory.tracks.drop(s.key); one != nil {
+		a.memory.images.forget(func(token string) bool { return sameOrder(token, one.token) })
+		delete(a.follows, p.name)
 	}
 	if s.pod == nil {
 		return
 	}
-	delete(a.follows, p.name)
 	if r, ok := a.records[s.pod.UID]; ok && a.w.journalUp {
 		r.Ended = a.w.now
 		a.records[s.pod.UID] = r

@@ -14,7 +14,7 @@ type rules struct {
 	patches  map[string]int // by token
 	planned  map[string]int // kills for a new image, by token and container
 	swapping bool           // patched under a hold that has not been given back
-	failed   bool           // that hold was put on for a failure
+	failed   bool           // that hold was put on for a failure, and the Pod has not come good
 	turns    int            // at one moment
 	at       time.Time
 }
@@ -99,7 +99,7 @@ func (r *rules) patchesImages(w *world, p *simPod, s *sight) {
 		w.broken(p, "patches a Pod in traffic")
 	}
 	end := gate.AcknowledgedAt.Add(spec.Propagation())
-	if gate.AcknowledgedAt.IsZero() || w.now.Before(end) {
+	if gate.Token != "" && (gate.AcknowledgedAt.IsZero() || w.now.Before(end)) {
 		w.broken(p, "patches within the propagation delay")
 	}
 	_, nothing := readiness.NothingToDrain(p.pod)
@@ -196,6 +196,7 @@ func (r *rules) reports(w *world, p *simPod, order *v1alpha1.InPlaceUpdate, to v
 		from = ""
 	}
 	patched := r.patches[order.Token()] > 0
+	r.failed = r.failed && to.Stage != v1alpha1.StageVerified // it came good after all
 	switch {
 	case from.Ended() && to.Stage != from:
 		w.broken(p, "goes on from %s to %s", from, to.Stage)
@@ -257,6 +258,7 @@ func (r *rules) rests(w *world, p *simPod, step Step) {
 		p.ipu == nil && step.Reason == v1alpha1.WaitingLoad
 	switch {
 	case step.Do != ActNone: // ended, or the journal has failed since it was looked at
+	case p.ipu == nil && p.unit: // its order comes anew
 	case step.Reason == "":
 		w.broken(p, "waits at %s without a reason", step.Stage)
 	case step.Until.IsZero() && !failed && !tells:
