@@ -190,7 +190,7 @@ func (u Update) afterSwap(now time.Time) Step {
 		return u.open(now)
 	case u.Pod.Failed:
 		return u.fail(v1alpha1.FailedPod, "the Pod's phase is final and kubelet starts nothing in it: recreate it")
-	case u.failed() && !(u.mayComeGood() && u.Node.RuntimeUp):
+	case u.failed() && (!u.mayComeGood() || !u.Node.RuntimeUp):
 		return u.fail(u.Report.Reason, u.Report.Message)
 	case !u.Node.RuntimeUp:
 		return Step{Stage: v1alpha1.StageSwapping, Reason: v1alpha1.WaitingRuntime, Message: "the container runtime does not answer"}

@@ -112,7 +112,7 @@ func drawOrder(t *rapid.T, p podPlan) orderPlan {
 		deadline:  rapid.SampledFrom([]int32{1800, 120, 20, 5}).Draw(t, "deadline"),
 		images:    rapid.SliceOfN(rapid.SampledFrom(append(allImages(), "v1", "v2", "v3", "v2", "v3", "crash1", "", "")), p.containers, p.containers).Draw(t, "images"),
 		drain: rapid.SampledFrom([]*v1alpha1.Drain{
-			nil, {Mode: v1alpha1.DrainEngineMetrics}, {Mode: v1alpha1.DrainEngineMetrics, TimeoutSeconds: seconds32(5)}, {Mode: v1alpha1.DrainDelay, TimeoutSeconds: seconds32(2)},
+			nil, {Mode: v1alpha1.DrainEngineMetrics}, {Mode: v1alpha1.DrainEngineMetrics, TimeoutSeconds: new(int32(5))}, {Mode: v1alpha1.DrainDelay, TimeoutSeconds: new(int32(2))},
 		}).Draw(t, "drain"),
 	}
 	if p.unit {
@@ -121,8 +121,6 @@ func drawOrder(t *rapid.T, p podPlan) orderPlan {
 	}
 	return o
 }
-
-func seconds32(n int32) *int32 { return &n }
 
 func permits() []v1alpha1.Permit {
 	return []v1alpha1.Permit{v1alpha1.PermitPrepare, v1alpha1.PermitDrain, v1alpha1.PermitSwap, v1alpha1.PermitServe}

@@ -287,7 +287,7 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 	default:
 		w.broken(p, "unknown action %q", step.Do)
 	}
-	p.rules.after(w, p, s, step)
+	p.rules.after(s, step)
 	return true
 }
 

@@ -43,7 +43,7 @@ func (r *rules) before(w *world, p *simPod, s *sight, step Step) {
 }
 
 // after notes what a step has done.
-func (r *rules) after(w *world, p *simPod, s *sight, step Step) {
+func (r *rules) after(s *sight, step Step) {
 	switch step.Do {
 	case ActPatch:
 		r.swapping, r.failed = true, false
@@ -165,7 +165,7 @@ func (r *rules) opens(w *world, p *simPod, s *sight) {
 	}
 	r.permitted(w, p, s, v1alpha1.PermitServe)
 	own := s.order != nil && r.patches[s.token] > 0
-	early := s.order != nil && len(s.order.Spec.Containers) > 0 && s.order.Spec.OpenAt == v1alpha1.OpenAtProved && !(own && r.failed)
+	early := s.order != nil && len(s.order.Spec.Containers) > 0 && s.order.Spec.OpenAt == v1alpha1.OpenAtProved && (!own || !r.failed)
 	for i, spec := range p.pod.Spec.Containers {
 		c := p.newest(spec.Name)
 		isNew := c.Hash == w.hash(spec.Name, spec.Image) && c.State != cri.Exited && c.ImageID == registry(spec.Image).id

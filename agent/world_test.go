@@ -57,7 +57,6 @@ type simPod struct {
 
 	pod   *corev1.Pod             // in the API; nil once it is gone
 	ipu   *v1alpha1.InPlaceUpdate // in the API; nil if there is none
-	old   string                  // UIDs of orders, so that a new one has another
 	truth cri.Pod                 // in the runtime
 	up    map[string]bool         // by container id: its engine is ready
 	idle  time.Time               // when its last request ends
@@ -437,11 +436,11 @@ func (w *world) writeStatus(p *simPod) {
 	if all && !isReady {
 		why = "ReadinessGatesNotReady"
 	}
-	w.setCondition(pod, corev1.ContainersReady, all, "")
+	w.setCondition(pod, corev1.ContainersReady, statusOf(all), "")
 	if was := conditionOf(p.pod, corev1.PodReady); was != nil && was.Status == corev1.ConditionTrue && !isReady && p.idle.Before(w.now) {
 		p.idle = w.now.Add(w.jitter(20 * time.Second)) // its last requests
 	}
-	w.setCondition(pod, corev1.PodReady, isReady, why)
+	w.setCondition(pod, corev1.PodReady, statusOf(isReady), why)
 	if !equality.Semantic.DeepEqual(pod.Status, p.pod.Status) {
 		w.store(p, pod)
 	}
@@ -456,11 +455,14 @@ func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodConditio
 	return nil
 }
 
-func (w *world) setCondition(pod *corev1.Pod, t corev1.PodConditionType, is bool, reason string) {
-	status := corev1.ConditionFalse
+func statusOf(is bool) corev1.ConditionStatus { //nolint:revive // a conversion, not a switch
 	if is {
-		status = corev1.ConditionTrue
+		return corev1.ConditionTrue
 	}
+	return corev1.ConditionFalse
+}
+
+func (w *world) setCondition(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, reason string) {
 	c := conditionOf(pod, t)
 	if c == nil {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t})
