@@ -95,9 +95,11 @@ func (a *Agent) hold(ctx context.Context, s *sight, u Update) (moved bool, err e
 func (a *Agent) acknowledge(ctx context.Context, s *sight, u Update) error {
 	data, err := readiness.Acknowledge(s.pod, u.Pod.Hold.Token, s.now)
 	if err != nil {
-		// The hold's times are lost, as after an edit by hand: lower the gate once more.
-		_, err := a.hold(ctx, s, u)
-		return err
+		// The hold's times are lost, as after an edit by hand: lower the gate once more, for the
+		// attempt that holds it: whose hold it is tells whether a swap is open.
+		if data, err = readiness.Lower(s.pod, u.Pod.Hold.Token, s.now); err != nil {
+			return fmt.Errorf("acknowledge: %w", err)
+		}
 	}
 	if err := a.writePodStatus(ctx, s, data); err != nil {
 		return fmt.Errorf("acknowledge: %w", err)

@@ -72,6 +72,11 @@ type Step struct {
 	ContainerID string
 }
 
+// patient reports whether the step waits for people or the coordinator, whom no deadline hurries.
+func (s Step) patient() bool {
+	return s.Do == ActNone && (s.Reason == v1alpha1.WaitingPermit || s.Reason == v1alpha1.WaitingHeld)
+}
+
 // Next returns the one step that moves u on, as far as its permit allows.
 func Next(u Update, now time.Time) Step {
 	switch {

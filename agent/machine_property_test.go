@@ -86,7 +86,7 @@ func drawAction(t *rapid.T, pods []podPlan) action {
 	kinds := []string{
 		"order", "order", "order", "order", "order", "order", "order", "order", "permit", "permit", "permit", "permit",
 		"cancel", "cancel", "cancel", "delete order", "delete order", "delete pod", "hold", "release",
-		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "collect", "collect", "crash container",
+		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "collect", "collect", "crash container", "edit gate",
 	}
 	a := action{
 		ticks: rapid.SampledFrom([]int{5, 1, 2, 3, 8, 11, 15, 20, 30, 60}).Draw(t, "ticks"),
@@ -190,6 +190,18 @@ func (w *world) operatorHold(p *simPod, held bool) { //nolint:revive // the two 
 	w.store(p, pod)
 }
 
+// editGate is a person who writes into the gate's message, where the agent keeps the hold's times.
+func (w *world) editGate(p *simPod) {
+	if p.gone() || !sameOrder(p.pod.Annotations[v1alpha1.HoldInPlace], patchOf(p.pod).Token) {
+		return // between two orders the times are all there is
+	}
+	pod := p.pod.DeepCopy()
+	if c := conditionOf(pod, v1alpha1.InService); c.Message != "" {
+		c.Message = "out for lunch"
+	}
+	w.store(p, pod)
+}
+
 func (w *world) do(a action) {
 	p := w.pods[a.pod]
 	if a.kind != "order" && a.kind != "permit" {
@@ -223,6 +235,8 @@ func (w *world) do(a action) {
 		w.registryFails(a.lasts)
 	case "collect":
 		w.collect(a.image)
+	case "edit gate":
+		w.after(w.jitter(100*time.Millisecond), func() { w.editGate(p) })
 	case "crash container":
 		if !p.gone() {
 			w.exit(p, p.newest(p.pod.Spec.Containers[0].Name).ID)

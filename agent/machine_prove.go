@@ -122,10 +122,12 @@ func (u Update) overdueStop(now time.Time) (Step, bool) {
 	return Step{}, false
 }
 
+// stopStuck reports whether an old container has outlived its kill. It counts from the kill: that
+// may have had to wait for kubelet.
 func (u Update) stopStuck(now time.Time) bool {
-	by := u.stopBy()
-	return !by.IsZero() && u.Node.KubeletUp && now.After(by.Add(killGrace)) &&
-		slices.ContainsFunc(u.Containers, Container.old)
+	return u.Node.KubeletUp && slices.ContainsFunc(u.Containers, func(c Container) bool {
+		return c.old() && !c.Killed.IsZero() && now.After(c.Killed.Add(killGrace))
+	})
 }
 
 // nextStop returns when overdueStop is worth another look; zero if never.

@@ -572,7 +572,8 @@ func TestNextFails(t *testing.T) {
 	fails := func(why v1alpha1.Reason) Step { return report(failed, why) }
 	rests := func(why v1alpha1.Reason) Step { return waits(failed, why) }
 	crashed := func(n int32) change { return engine(func(c *Container) { c.Crashes = n }) }
-	stuck := func(u *Update) { u.Pod.Patched.At = at(9) }
+	stuck := func(u *Update) { u.Pod.Patched.At, u.Containers[0].Killed = at(9), at(39) }
+	justKilled := func(u *Update) { u.Pod.Patched.At, u.Containers[0].Killed = at(9), at(95) }
 	reportedLate := reported(failed, v1alpha1.FailedDeadline)
 	otherGate := func(u *Update) { u.Pod.Ready = false }
 	checkTransitions(t, Next, map[string]transition{
@@ -617,6 +618,9 @@ func TestNextFails(t *testing.T) {
 		},
 		"when the old container outlives its kill": {
 			patched(stuck, engine(stopping)), fails(v1alpha1.FailedStopStuck),
+		},
+		"not when it was killed late, for want of kubelet": {
+			patched(justKilled, engine(stopping)), waits(v1alpha1.StageSwapping, v1alpha1.WaitingKubelet).until(102),
 		},
 		"not while kubelet is down": {
 			patched(stuck, engine(stopping), kubeletDown), waits(v1alpha1.StageSwapping, v1alpha1.WaitingKubelet).until(102),

@@ -18,7 +18,8 @@ type Update struct {
 	Containers []Container
 	// PatchDenied is the API server's message if it refused this attempt's patch for good.
 	PatchDenied string
-	// Stage is the stage that the attempt was last seen at, and Since is since when.
+	// Stage is the stage that the attempt was last seen at. Since is since when, or since the
+	// last wait there for people or the coordinator, if that is later.
 	Stage v1alpha1.Stage
 	Since time.Time
 }
@@ -165,6 +166,8 @@ type Container struct {
 	Peer    int32
 	// Stopping is true while a kill of Now is under way or was just tried.
 	Stopping bool
+	// Killed is when this process first tried to kill Now; zero if it did not.
+	Killed time.Time
 }
 
 // A Baseline is what a container was when the Pod was drained.

@@ -142,8 +142,11 @@ func (s *sight) since() (v1alpha1.Stage, time.Time) {
 	st := s.order.Status
 	if s.track.stage == "" && st.Attempt == s.order.Spec.Attempt && st.StageSince != nil {
 		s.track.stage, s.track.since = st.Stage, st.StageSince.Time
+		if st.Reason == v1alpha1.WaitingPermit || st.Reason == v1alpha1.WaitingHeld {
+			s.track.patient = s.now
+		}
 	}
-	return s.track.stage, s.track.since
+	return s.track.stage, latest(s.track.since, s.track.patient)
 }
 
 // statusIsCurrent reports whether kubelet's status is about the containers that run now. While

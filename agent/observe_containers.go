@@ -94,7 +94,7 @@ func (a *Agent) observeRunning(s *sight, c *Container, reports []v1alpha1.Contai
 	now, ok := s.cri.Newest(c.Name)
 	if ok {
 		c.Now = Running{ID: now.ID, Made: now.State == cri.Created, Up: now.State == cri.Running, Hash: now.Hash, ImageID: now.ImageID}
-		c.Stopping = a.stops.under(now.ID)
+		c.Killed, c.Stopping = a.stops.of(now.ID)
 	}
 	i := slices.IndexFunc(reports, func(r v1alpha1.ContainerReport) bool { return r.Name == c.Name })
 	if i < 0 || reports[i].Before == nil {

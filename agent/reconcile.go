@@ -148,7 +148,13 @@ func (a *Agent) take(ctx context.Context, s *sight, u Update, step Step) (moved 
 
 // moveTrack notes since when the attempt stands where the step says.
 func (a *Agent) moveTrack(s *sight, step Step) {
-	if s.track == nil || step.Stage == "" || s.track.stage == step.Stage {
+	if s.track == nil || step.Stage == "" {
+		return
+	}
+	if step.patient() {
+		s.track.patient = s.now
+	}
+	if s.track.stage == step.Stage {
 		return
 	}
 	if s.track.stage != "" && !s.track.since.IsZero() {

@@ -23,20 +23,19 @@ type stops struct {
 	wg      sync.WaitGroup
 
 	mu    sync.Mutex
-	tried map[string]time.Time // container id to when the latest kill ends to count
+	tried map[string]kills // by container id
 }
 
+// kills are when a container was killed first, and until when the latest kill counts.
+type kills struct{ first, until time.Time }
+
 func newStops(cfg Config) *stops {
-	return &stops{runtime: cfg.Runtime, clock: cfg.Clock, tried: map[string]time.Time{}}
+	return &stops{runtime: cfg.Runtime, clock: cfg.Clock, tried: map[string]kills{}}
 }
 
 // kill kills the container and calls done when that is over, well or badly.
 func (s *stops) kill(ctx context.Context, containerID string, done func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.clock.Now()
-	maps.DeleteFunc(s.tried, func(_ string, until time.Time) bool { return !now.Before(until) })
-	s.tried[containerID] = now.Add(stopAgain)
+	s.note(containerID)
 	s.wg.Go(func() {
 		defer done()
 		if err := s.runtime.Stop(ctx, containerID, 0); err != nil {
@@ -45,16 +44,27 @@ func (s *stops) kill(ctx context.Context, containerID string, done func()) {
 	})
 }
 
-// under reports whether a kill of the container is under way or was just tried.
-func (s *stops) under(containerID string) bool {
+// note remembers a kill, and forgets those that are long over.
+func (s *stops) note(containerID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	until, ok := s.tried[containerID]
-	if ok && !s.clock.Now().Before(until) {
-		delete(s.tried, containerID)
-		return false
+	now := s.clock.Now()
+	maps.DeleteFunc(s.tried, func(_ string, k kills) bool { return now.Sub(k.until) > time.Hour })
+	k := s.tried[containerID]
+	if k.first.IsZero() {
+		k.first = now
 	}
-	return ok
+	k.until = now.Add(stopAgain)
+	s.tried[containerID] = k
+}
+
+// of returns when the container was first killed, zero if it was not, and whether a kill of it is
+// under way or was just tried.
+func (s *stops) of(containerID string) (first time.Time, under bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.tried[containerID]
+	return k.first, s.clock.Now().Before(k.until)
 }
 
 func (s *stops) wait() { s.wg.Wait() }

@@ -25,6 +25,7 @@ type track struct {
 	pod      types.UID
 	stage    v1alpha1.Stage
 	since    time.Time
+	patient  time.Time // latest wait for people or the coordinator
 	looked   time.Time // latest relist that had it looked at
 	resting  bool      // its latest step failed and is tried again with back-off
 	seen     time.Time // first look at the attempt

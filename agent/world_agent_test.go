@@ -268,13 +268,17 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 		}
 		a.patchStatus(p, step)(readiness.Lower(s.pod, s.token, s.now))
 	case ActAcknowledge:
-		a.patchStatus(p, step)(readiness.Acknowledge(s.pod, u.Pod.Hold.Token, s.now))
+		data, err := readiness.Acknowledge(s.pod, u.Pod.Hold.Token, s.now)
+		if err != nil {
+			data, err = readiness.Lower(s.pod, u.Pod.Hold.Token, s.now)
+		}
+		a.patchStatus(p, step)(data, err)
 	case ActPatch:
 		if !w.patchImages(p, imagePatch(s)) {
 			w.broken(p, "the patch tests for what is not so")
 		}
 	case ActStop:
-		a.memory.stops.tried[step.ContainerID] = w.now.Add(stopAgain)
+		a.memory.stops.note(step.ContainerID)
 		w.stop(p, step.ContainerID, w.jitter(time.Second))
 	case ActOpen:
 		opening := readiness.Opening{}
@@ -287,7 +291,7 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 	default:
 		w.broken(p, "unknown action %q", step.Do)
 	}
-	p.rules.after(s, step)
+	p.rules.after(w, s, step)
 	return true
 }
 

@@ -15,6 +15,8 @@ type rules struct {
 	planned  map[string]int // kills for a new image, by token and container
 	swapping bool           // patched under a hold that has not been given back
 	failed   bool           // that hold was put on for a failure, and the Pod has not come good
+	killed   time.Time      // first kill since the latest patch
+	patient  time.Time      // latest wait for people or the coordinator
 	turns    int            // at one moment
 	at       time.Time
 }
@@ -43,17 +45,22 @@ func (r *rules) before(w *world, p *simPod, s *sight, step Step) {
 }
 
 // after notes what a step has done.
-func (r *rules) after(s *sight, step Step) {
+func (r *rules) after(w *world, s *sight, step Step) {
 	switch step.Do {
 	case ActPatch:
 		r.swapping, r.failed = true, false
 		r.patches[s.token]++
+		r.killed = time.Time{}
 	case ActHold:
 		r.swapping = r.patches[s.token] > 0
 		r.failed = step.Stage == v1alpha1.StageFailed
 	case ActOpen:
 		r.swapping, r.failed = false, false
-	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge, ActStop:
+	case ActStop:
+		if r.killed.IsZero() {
+			r.killed = w.now
+		}
+	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge:
 	}
 }
 
@@ -204,11 +211,19 @@ func (r *rules) reports(w *world, p *simPod, order *v1alpha1.InPlaceUpdate, to v
 		w.broken(p, "goes from Failed to %s", to.Stage)
 	case (to.Stage == v1alpha1.StageRefused || to.Stage == v1alpha1.StageCancelled) && patched && !podGone:
 		w.broken(p, "is %s after its patch", to.Stage)
+	case isLate(to.Reason) && from != v1alpha1.StageFailed && w.now.Before(r.patient.Add(order.Spec.ProgressDeadline())):
+		w.broken(p, "is late %s after it had to wait for others", w.now.Sub(r.patient))
+	case to.Reason == v1alpha1.FailedStopStuck && w.now.Before(r.killed.Add(killGrace)):
+		w.broken(p, "takes a stop for stuck %s after its first kill", w.now.Sub(r.killed))
 	case to.Stage == v1alpha1.StageDrained && to.StageSince.Time.Equal(w.now):
 		r.baseline(w, p, to)
 	case to.Stage == v1alpha1.StageInService && len(order.Spec.Containers) > 0:
 		r.inService(w, p, order)
 	}
+}
+
+func isLate(why v1alpha1.Reason) bool {
+	return why == v1alpha1.RefusedDeadline || why == v1alpha1.FailedDeadline
 }
 
 func (r *rules) baseline(w *world, p *simPod, st v1alpha1.InPlaceUpdateStatus) {
@@ -253,6 +268,9 @@ func (r *rules) exited(w *world, p *simPod, c cri.Container) {
 
 // rests: nothing waits without a reason, or for what nothing tells of.
 func (r *rules) rests(w *world, p *simPod, step Step) {
+	if step.Do == ActNone && (step.Reason == v1alpha1.WaitingPermit || step.Reason == v1alpha1.WaitingHeld) {
+		r.patient = w.now
+	}
 	failed := step.Stage == v1alpha1.StageFailed
 	tells := step.Reason == v1alpha1.WaitingPermit || step.Reason == v1alpha1.WaitingHeld || step.Reason == v1alpha1.WaitingRuntime ||
 		p.ipu == nil && step.Reason == v1alpha1.WaitingLoad
