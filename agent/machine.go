@@ -17,6 +17,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -83,23 +84,35 @@ func Next(u Update, now time.Time) Step {
 	case u.Pod.Gone && u.Report.Stage.Ended():
 		return Step{Do: ActDone, Stage: u.Report.Stage}
 	case u.Pod.Gone:
-		return Step{
-			Do: ActReport, Stage: v1alpha1.StageCancelled, Reason: v1alpha1.EndedPodGone,
-			Message: "the Pod is being deleted or is gone: nothing was touched; a new Pod needs a new InPlaceUpdate",
-		}
+		return Step{Do: ActReport, Stage: v1alpha1.StageCancelled, Reason: v1alpha1.EndedPodGone, Message: u.Pod.goneMessage()}
 	case u.Report.Stage == v1alpha1.StageInService && u.holdLeft():
 		return Step{Do: ActOpen, Stage: v1alpha1.StageInService}
 	case u.Report.Stage.Ended() && u.holdLeft():
 		return Step{Do: ActOpen, Stage: v1alpha1.StagePending} // the Pod is only taken back
+	case u.Report.Stage.Ended() && u.Pod.Hold.Placed() && u.Order.ByHand && u.Order.Foreign == "":
+		return u.finishEarlier(now)
 	case u.Report.Stage.Ended():
 		return Step{Do: ActDone, Stage: u.Report.Stage, Reason: u.Report.Reason}
 	case u.Order.Foreign != "" && !u.Pod.patchedByOrder:
-		return Step{Do: ActReport, Stage: v1alpha1.StageRefused, Reason: v1alpha1.RefusedForeign, Message: u.Order.Foreign}
+		return Step{Do: ActReport, Stage: v1alpha1.StageRefused, Reason: cmp.Or(u.Order.ForeignReason, v1alpha1.RefusedForeign), Message: u.Order.Foreign}
 	case u.swapped():
 		return u.afterSwap(now)
 	default:
 		return u.beforeSwap(now)
 	}
+}
+
+// finishEarlier sees the swap of an earlier attempt through after the present one has ended
+// without one of its own: its report stays as it is.
+func (u Update) finishEarlier(now time.Time) Step {
+	s := FinishOrphan(u, now)
+	switch s.Do {
+	case ActOpen:
+		s.Stage = v1alpha1.StagePending // the Pod is only taken back
+	case ActNone:
+		s.Stage, s.Reason, s.Message = u.Report.Stage, u.Report.Reason, u.Report.Message
+	}
+	return s
 }
 
 // FinishOrphan returns the one step that brings a Pod back in service whose order is gone: at
@@ -307,7 +320,7 @@ func (u Update) backsOut() bool {
 
 func (u Update) refuse(reason v1alpha1.Reason, message string) Step {
 	if u.swapOpen() {
-		message += "; the Pod stays out of traffic, since the images of an attempt before are not up: update to an image that is good"
+		message += "; the Pod stays out of traffic until the images of the attempt before are up: wait for them, or update to images that are good"
 	}
 	return Step{Do: ActReport, Stage: v1alpha1.StageRefused, Reason: reason, Message: message}
 }
@@ -327,5 +340,5 @@ func (u Update) fail(reason v1alpha1.Reason, message string) Step {
 
 // mayComeGood reports whether a failed attempt is worth another look.
 func (u Update) mayComeGood() bool {
-	return slices.Contains([]v1alpha1.Reason{v1alpha1.FailedDeadline, v1alpha1.FailedStopStuck}, u.Report.Reason)
+	return slices.Contains([]v1alpha1.Reason{v1alpha1.FailedDeadline, v1alpha1.FailedStopStuck, v1alpha1.FailedImageRewritten}, u.Report.Reason)
 }

@@ -275,13 +275,15 @@ func (w *world) settle() {
 }
 
 // over reports whether nothing more is to come of the Pod's order. Without one, a unit's Pod is
-// held until its order comes anew, and one with an image that never runs is held for good.
+// held until its order comes anew, and one with an image that never runs is held for good; so is
+// one whose order ended after an attempt with such an image.
 func (w *world) over(p *simPod) bool {
 	if p.ipu == nil && p.unit && !w.agent.dirty[p.name] {
 		return true
 	}
 	last := w.agent.last[p.name]
-	orphan := p.ipu == nil && !p.gone() && last.Reason == v1alpha1.WaitingLoad && slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool {
+	ended := p.ipu != nil && p.ipu.Status.Attempt == p.ipu.Spec.Attempt && p.ipu.Status.Stage.Ended()
+	orphan := !p.gone() && (ended || p.ipu == nil && last.Reason == v1alpha1.WaitingLoad) && slices.ContainsFunc(p.pod.Spec.Containers, func(c corev1.Container) bool {
 		return registry(c.Image).crashes < 0
 	})
 	return w.agent.settled(p) || orphan && !w.agent.dirty[p.name]

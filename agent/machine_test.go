@@ -557,9 +557,17 @@ func TestNextRefuses(t *testing.T) {
 		"and puts the Pod back in traffic, with its labels as they were": {
 			drained(reported(end, v1alpha1.RefusedDeadline)), do(ActOpen, v1alpha1.StagePending),
 		},
-		"and keeps it held after an open swap": {
+		"and keeps it held after an open swap while its images are not up": {
+			drained(superseding, held("ipu/2"), patchedBy("ipu/2"), engine(exited), reported(end, v1alpha1.RefusedNotFound)),
+			Step{Stage: end, Reason: v1alpha1.RefusedNotFound},
+		},
+		"and lets it go once they are": {
 			drained(superseding, held("ipu/2"), patchedBy("ipu/2"), reported(end, v1alpha1.RefusedNotFound)),
-			Step{Do: ActDone, Stage: end, Reason: v1alpha1.RefusedNotFound},
+			do(ActOpen, v1alpha1.StagePending),
+		},
+		"and kills what does not stop for an open swap": {
+			drained(superseding, held("ipu/2"), patchedBy("ipu/2"), stopOver, engine(runs("c-first", "first")), reported(end, v1alpha1.RefusedNotFound)),
+			do(ActStop, v1alpha1.StageSwapping).container("c-first"),
 		},
 		"and is done": {
 			asked(reported(end, v1alpha1.RefusedNotFound)), Step{Do: ActDone, Stage: end, Reason: v1alpha1.RefusedNotFound},
@@ -776,7 +784,7 @@ func TestNextCancels(t *testing.T) {
 			prepared(cancelling, heldByOther), takesBack,
 		},
 		"one whose order before last had patched": {
-			prepared(cancelling, patchedLongAgo), takesBack,
+			prepared(cancelling, patchedLongAgo, func(u *Update) { u.Report.Closed = 1 }), takesBack,
 		},
 		"nothing where nothing is under way": {
 			asked(attempt(3), nothingAsked), report(v1alpha1.StageInService, ""),

@@ -39,7 +39,8 @@ type Order struct {
 	// Want are the names of the containers to change.
 	Want []string
 	// Foreign says why this order may not be followed; empty if it may.
-	Foreign string
+	Foreign       string
+	ForeignReason v1alpha1.Reason
 }
 
 // Targets are the containers that the order names.
@@ -54,6 +55,9 @@ type Report struct {
 	Since   time.Time
 	// Superseded is true if an attempt before this one had not ended.
 	Superseded bool
+	// Closed is the highest attempt that is known to have ended, 0 if none is. It tells apart what
+	// an attempt without containers takes back from what was there before.
+	Closed int64
 }
 
 // A Hold is the agent's own hold on the Pod.
@@ -74,8 +78,9 @@ type Patch struct {
 
 // A Pod is the state of the Pod in the API.
 type Pod struct {
-	Gone                 bool // or being deleted
-	Failed               bool // its phase is final
+	Gone                 bool   // or being deleted, or not the Pod that the order is about
+	Elsewhere            string // the node that it runs on, if that is another one than the order says
+	Failed               bool   // its phase is final
 	HasGate              bool
 	GateOpen             bool
 	Hold                 Hold
@@ -90,6 +95,14 @@ type Pod struct {
 	LabelsDue bool
 	// patchedByOrder is whether Patched belongs to the present attempt.
 	patchedByOrder bool
+}
+
+// goneMessage says why there is nothing to work on.
+func (p Pod) goneMessage() string {
+	if p.Elsewhere != "" {
+		return "the Pod runs on node " + p.Elsewhere + " and not on the one that the order names: delete this InPlaceUpdate and order again"
+	}
+	return "the Pod is being deleted or is gone: nothing was touched; a new Pod needs a new InPlaceUpdate"
 }
 
 // PatchedByOrder reports whether the present attempt has patched the Pod.
@@ -219,14 +232,14 @@ func (u Update) holdLeft() bool {
 func (u Update) untouched() bool { return len(u.Order.Want) == 0 && !u.seesThrough() }
 
 // seesThrough reports whether an attempt without containers comes after a patch, so that nothing
-// can be taken back: it takes the Pod on to service. Attempts by hand are numbered one by one.
+// can be taken back: it takes the Pod on to service.
 func (u Update) seesThrough() bool {
 	if len(u.Order.Want) > 0 {
 		return false
 	}
 	patched := u.Pod.Patched.Token
 	return u.swapOpen() || u.reached(v1alpha1.StageSwapping) ||
-		u.Report.Superseded && sameOrder(patched, u.Order.Token) && attemptOf(patched) == u.Order.Attempt-1
+		u.Report.Superseded && sameOrder(patched, u.Order.Token) && attemptOf(patched) > u.Report.Closed
 }
 
 // opensVerified reports whether the gate stays closed until all containers are ready.

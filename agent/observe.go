@@ -28,6 +28,8 @@ type sight struct {
 	cri    cri.Pod
 	criErr error
 	drain  readiness.Drain
+	// elsewhere is the node of the Pod if it runs on another one.
+	elsewhere string
 }
 
 // look reads the Pod and its order. A Pod that the cache does not have is asked for: what is
@@ -43,9 +45,13 @@ func (a *Agent) look(ctx context.Context, key types.NamespacedName) (sight, erro
 		}
 		pod = live
 	}
-	if pod != nil && pod.Spec.NodeName == a.cfg.NodeName {
+	switch {
+	case pod == nil:
+	case pod.Spec.NodeName == a.cfg.NodeName:
 		s.pod = pod
 		s.gate = readiness.GateOf(pod)
+	default:
+		s.elsewhere = pod.Spec.NodeName
 	}
 	if ordered && order.Spec.NodeName == a.cfg.NodeName && order.DeletionTimestamp == nil {
 		s.order = order
@@ -58,7 +64,7 @@ func (a *Agent) observe(ctx context.Context, s *sight) Update {
 	u := Update{Order: orderOf(s.order, s.pod), Report: reportOf(s.order)}
 	s.token = s.order.Token()
 	if s.pod == nil || s.pod.UID != s.order.Spec.PodUID || s.pod.DeletionTimestamp != nil {
-		u.Pod.Gone = true
+		u.Pod.Gone, u.Pod.Elsewhere = true, s.elsewhere
 		return u
 	}
 	s.track = a.tracks.of(s.key, s.token, s.pod.UID, s.now)
@@ -126,7 +132,7 @@ func (a *Agent) observePod(s *sight, u *Update) {
 	u.Pod.ContainersReady = current && readiness.ContainersReady(pod)
 	u.Pod.Ready = current && readiness.Ready(pod)
 	if u.Pod.ContainersReady && s.track.ready.IsZero() {
-		s.track.ready = s.now
+		s.track.ready = s.readySince()
 	} else if !u.Pod.ContainersReady {
 		s.track.ready = time.Time{}
 	}
@@ -147,6 +153,17 @@ func (s *sight) since() (v1alpha1.Stage, time.Time) {
 		}
 	}
 	return s.track.stage, latest(s.track.since, s.track.patient)
+}
+
+// readySince is when all containers were ready: now, or when kubelet says for a process that has
+// only just begun to look.
+func (s *sight) readySince() time.Time {
+	for _, c := range s.pod.Status.Conditions {
+		if c.Type == corev1.ContainersReady && s.track.seen.Equal(s.now) {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return s.now
 }
 
 // statusIsCurrent reports whether kubelet's status is about the containers that run now. While
@@ -172,13 +189,13 @@ func orderOf(o *v1alpha1.InPlaceUpdate, pod *corev1.Pod) Order {
 		out.DrainMode, out.DrainFor = d.Mode, d.Timeout()
 	}
 	if pod != nil {
-		out.Foreign = foreign(o, pod)
+		out.Foreign, out.ForeignReason = foreign(o, pod)
 	}
 	return out
 }
 
-// foreign says why the order is not one that may be followed.
-func foreign(o *v1alpha1.InPlaceUpdate, pod *corev1.Pod) string {
+// foreign says why the order is not one that may be followed; empty if it may.
+func foreign(o *v1alpha1.InPlaceUpdate, pod *corev1.Pod) (string, v1alpha1.Reason) {
 	var group types.UID
 	for _, ref := range pod.OwnerReferences {
 		if ref.Kind == "ServingGroup" && sameGroup(ref.APIVersion) {
@@ -188,19 +205,31 @@ func foreign(o *v1alpha1.InPlaceUpdate, pod *corev1.Pod) string {
 	owned := slices.ContainsFunc(o.OwnerReferences, func(r ownerReference) bool { return r.Kind == "Pod" && r.UID == pod.UID })
 	switch {
 	case group != o.Spec.ServingGroupUID && group != "":
-		return "the Pod belongs to a ServingGroup, whose controller alone gives orders for it: change the ModelServing instead"
+		return "the Pod belongs to a ServingGroup, whose controller alone gives orders for it: change the ModelServing instead", v1alpha1.RefusedForeign
 	case group != o.Spec.ServingGroupUID:
-		return "servingGroupUID is set and the Pod belongs to no ServingGroup"
+		return "servingGroupUID is set and the Pod belongs to no ServingGroup", v1alpha1.RefusedForeign
 	case !owned && o.ByHand():
-		return "the order is not owned by its Pod: use kubectl pitstop update, or set the owner reference"
+		return "the order is not owned by its Pod: delete it and use kubectl pitstop update, or set the owner reference in a new attempt", v1alpha1.RefusedNotOwned
 	}
-	return ""
+	return "", ""
+}
+
+// reportBefore is the report on an attempt that nothing has been reported of: what is known of the
+// ones before it. The status may be several attempts behind.
+func reportBefore(o *v1alpha1.InPlaceUpdate) Report {
+	st := o.Status
+	r := Report{Superseded: o.Spec.Attempt > 1}
+	if st.Stage.Ended() {
+		r.Closed = st.Attempt
+		r.Superseded = st.Attempt < o.Spec.Attempt-1
+	}
+	return r
 }
 
 func reportOf(o *v1alpha1.InPlaceUpdate) Report {
 	st := o.Status
 	if st.Attempt != o.Spec.Attempt {
-		return Report{Superseded: o.Spec.Attempt > 1 && !st.Stage.Ended()}
+		return reportBefore(o)
 	}
 	r := Report{Attempt: st.Attempt, Stage: st.Stage, Reason: st.Reason, Message: st.Message}
 	if st.StageSince != nil {

@@ -98,6 +98,9 @@ func (a *Agent) observeRunning(s *sight, c *Container, reports []v1alpha1.Contai
 	}
 	i := slices.IndexFunc(reports, func(r v1alpha1.ContainerReport) bool { return r.Name == c.Name })
 	if i < 0 || reports[i].Before == nil {
+		// No baseline, as where the images were patched by an attempt before: what this process has
+		// seen counts.
+		c.Crashes = s.track.restartsSince(c.Name, int32(now.RestartCount))
 		return
 	}
 	before := reports[i].Before

@@ -80,11 +80,16 @@ func (a *Agent) turn(ctx context.Context, s *sight) (step Step, moved bool, err 
 	return step, moved, err
 }
 
-// strange reports whether the order is about an earlier Pod of the name and says so already. It
-// means nothing to the Pod that is here now.
+// strange reports whether the order means nothing to the Pod that is here now, and says so
+// already: it is about an earlier Pod of the name, or was refused as not to be followed.
 func (s *sight) strange() bool {
-	return s.order != nil && s.pod != nil && s.order.Spec.PodUID != s.pod.UID &&
-		s.order.Status.Attempt == s.order.Spec.Attempt && s.order.Status.Stage.Ended()
+	if s.order == nil || s.pod == nil || s.order.Status.Attempt != s.order.Spec.Attempt || !s.order.Status.Stage.Ended() {
+		return false
+	}
+	reason := s.order.Status.Reason
+	notOurs := reason == v1alpha1.RefusedForeign || reason == v1alpha1.RefusedNotOwned
+	return s.order.Spec.PodUID != s.pod.UID ||
+		notOurs && !sameOrder(s.pod.Annotations[v1alpha1.HoldInPlace], s.order.Token())
 }
 
 // late reports whether an error only says that what was read is outdated.

@@ -30,10 +30,11 @@ type track struct {
 	resting  bool      // its latest step failed and is tried again with back-off
 	seen     time.Time // first look at the attempt
 	acked    time.Time
-	ready    time.Time // all containers ready
-	trouble  time.Time // since when steps fail; zero: they do not
-	denied   string    // why the API server refused the patch
-	reported time.Time // latest report of a wait
+	ready    time.Time        // all containers ready
+	trouble  time.Time        // since when steps fail; zero: they do not
+	first    map[string]int32 // restart counts at the first look, by container
+	denied   string           // why the API server refused the patch
+	reported time.Time        // latest report of a wait
 }
 
 func newTracks() *tracks { return &tracks{open: map[types.NamespacedName]*track{}} }
@@ -48,6 +49,17 @@ func (t *tracks) of(key types.NamespacedName, token string, pod types.UID, now t
 		t.open[key] = one
 	}
 	return one
+}
+
+// restartsSince counts the restarts of a container since the first look at the attempt.
+func (one *track) restartsSince(container string, count int32) int32 {
+	if one.first == nil {
+		one.first = map[string]int32{}
+	}
+	if _, ok := one.first[container]; !ok {
+		one.first[container] = count
+	}
+	return max(0, count-one.first[container])
 }
 
 // drop forgets the attempt and returns it; nil if none was tracked.

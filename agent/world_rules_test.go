@@ -273,7 +273,8 @@ func (r *rules) rests(w *world, p *simPod, step Step) {
 	}
 	failed := step.Stage == v1alpha1.StageFailed
 	tells := step.Reason == v1alpha1.WaitingPermit || step.Reason == v1alpha1.WaitingHeld || step.Reason == v1alpha1.WaitingRuntime ||
-		p.ipu == nil && step.Reason == v1alpha1.WaitingLoad
+		p.ipu == nil && step.Reason == v1alpha1.WaitingLoad ||
+		step.Stage.Ended() // and kubelet, or a person, takes an earlier swap to its end
 	switch {
 	case step.Do != ActNone: // ended, or the journal has failed since it was looked at
 	case p.ipu == nil && p.unit: // its order comes anew

@@ -158,6 +158,7 @@ type InPlaceUpdateSpec struct {
 
 	// attempt numbers the tries. It only grows; a higher number supersedes what is under way.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	// +required
 	Attempt int64 `json:"attempt,omitempty"`
 
@@ -240,7 +241,7 @@ type ContainerImage struct {
 	// image is the reference to run: repository with tag, digest or both.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^((\[[0-9a-fA-F:]+\]|[A-Za-z0-9.\-]+)(:[0-9]+)?/)?[a-z0-9]+([._\-/]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127})?(@[a-z0-9]+([+._\-][a-z0-9]+)*:[0-9a-fA-F]{32,128})?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^((localhost|[A-Za-z0-9-]+([.][A-Za-z0-9-]+)+|[A-Za-z0-9-]+:[0-9]+|[[][0-9a-fA-F:]+[]])(:[0-9]+)?/)?[a-z0-9]+(([.]|_|__|-+|/)[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[0-9a-f]{64})?$')",message="must be an image reference: [HOST[:PORT]/]REPOSITORY[:TAG][@sha256:DIGEST], with the repository in lower case"
 	// +required
 	Image string `json:"image,omitempty"`
 }

@@ -81,8 +81,10 @@ const (
 	// RefusedDeadline: a stage before the patch took longer than progressDeadlineSeconds.
 	RefusedDeadline Reason = "DeadlineBeforeSwap"
 	// RefusedForeign: the order is for a ServingGroup's Pod and was not given by the
-	// coordinator, or it names a Pod that its owner reference does not.
+	// coordinator, or claims to be.
 	RefusedForeign Reason = "NotTheCoordinators"
+	// RefusedNotOwned: the order names a Pod that its owner reference does not.
+	RefusedNotOwned Reason = "NotOwnedByPod"
 )
 
 // Failed: why an update stopped after the patch. The Pod stays out of traffic until a new

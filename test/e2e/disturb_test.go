@@ -3,10 +3,12 @@
 package e2e
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
@@ -66,7 +68,7 @@ func (s *scene) permit(p v1alpha1.Permit) {
 }
 
 func TestTheRegistryIsDownDuringPrepare(t *testing.T) {
-	image, err := shared.Engine(t.Context(), "late", nil)
+	image, err := shared.Engine(t.Context(), "late-"+rand.String(6), nil) // no node has it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +77,11 @@ func TestTheRegistryIsDownDuringPrepare(t *testing.T) {
 	if err := shared.Registry().Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = shared.Registry().Start(t.Context()) })
+	t.Cleanup(func() {
+		if err := shared.Registry().Start(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	s.give(s.order(image))
 	u, err := s.WaitUpdate(t.Context(), "late", func(u *v1alpha1.InPlaceUpdate) bool {
 		return u.Status.Reason == v1alpha1.WaitingRegistry

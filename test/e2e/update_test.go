@@ -164,3 +164,24 @@ func TestACrashOfTheNewImage(t *testing.T) {
 		s.serves(img.v1, u.Status.Containers[0].After.RestartCount)
 	})
 }
+
+func TestAWrongTagAfterThePatch(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, cluster.PodSpec{Name: "typo", Image: img.stubborn, Grace: 40})
+	s.give(s.order(img.v2))
+	s.must(s.WaitPod(t.Context(), "typo", func(p *corev1.Pod) bool { return p.Spec.Containers[0].Image == img.v2 }))
+	typo := s.order(img.v2 + "-nope")
+	typo.Spec.StopTimeoutSeconds = new(int32(2))
+	s.give(typo)
+	s.ends(v1alpha1.StageRefused, v1alpha1.RefusedNotFound)
+	s.serves(img.v2, 1) // the attempt before is seen through
+}
+
+func TestTheSameBadImageAgain(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, cluster.PodSpec{Name: "bad-again"})
+	s.give(s.order(img.bad))
+	s.must(s.WaitPod(t.Context(), "bad-again", func(p *corev1.Pod) bool { return p.Spec.Containers[0].Image == img.bad }))
+	s.give(s.order(img.bad))
+	s.ends(v1alpha1.StageFailed, v1alpha1.FailedCrashLooping)
+}

@@ -126,7 +126,11 @@ func (d *Diagnosis) update(f Facts, u *v1alpha1.InPlaceUpdate) {
 	case u.Status.Stage == v1alpha1.StageRefused:
 		d.idle(f)
 		d.Reason = u.Status.Reason
-		d.Summary += fmt.Sprintf("; attempt %d was refused before anything was touched", d.Attempt)
+		if f.Pod.Annotations[v1alpha1.HoldInPlace] != "" {
+			d.Summary += fmt.Sprintf("; attempt %d was refused, and an attempt before it has patched the Pod: its images are waited for", d.Attempt)
+		} else {
+			d.Summary += fmt.Sprintf("; attempt %d was refused and touched nothing", d.Attempt)
+		}
 	case u.Status.Stage == v1alpha1.StageFailed:
 		d.Summary = fmt.Sprintf("attempt %d failed after the patch; the Pod is kept out of traffic", d.Attempt)
 	case early(u.Status.Stage) && order.Patched(f.Pod, u):

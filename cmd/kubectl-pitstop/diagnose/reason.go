@@ -177,8 +177,13 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 		}
 	case v1alpha1.RefusedForeign:
 		t = Text{
-			"the order is for a Pod of a ServingGroup and not from the coordinator, or it is not owned by the Pod it names",
-			"change the template of the ModelServing, or order with `kubectl pitstop update`",
+			"the order is for a Pod of a ServingGroup and not from the coordinator, or claims to be and is not",
+			"change the template of the ModelServing; the coordinator gives the orders",
+		}
+	case v1alpha1.RefusedNotOwned:
+		t = Text{
+			"the order is not owned by the Pod that it names",
+			"delete the InPlaceUpdate and order with `kubectl pitstop update`",
 		}
 	case v1alpha1.FailedCrashLooping:
 		t = Text{
@@ -281,7 +286,8 @@ func KindOf(r v1alpha1.Reason) Kind {
 		v1alpha1.RefusedNeedsPinPod,
 		v1alpha1.RefusedPatch,
 		v1alpha1.RefusedDeadline,
-		v1alpha1.RefusedForeign:
+		v1alpha1.RefusedForeign,
+		v1alpha1.RefusedNotOwned:
 		return Refused
 	case v1alpha1.FailedCrashLooping,
 		v1alpha1.FailedStopStuck,

@@ -150,6 +150,13 @@ func follow(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate) (*v1alpha1.InPlaceUpd
 		}, nil
 	}
 	object := fmt.Sprintf("inplaceupdate %s/%s", last.Namespace, last.Name)
+	if last.Spec.PodUID == pod.UID && last.Spec.NodeName != pod.Spec.NodeName {
+		return nil, &ConflictError{
+			object,
+			fmt.Sprintf("names node %s, and the Pod runs on %s", last.Spec.NodeName, pod.Spec.NodeName),
+			fmt.Sprintf("nobody works on it: `kubectl -n %s delete inplaceupdate %s`, then order again", last.Namespace, last.Name),
+		}
+	}
 	if last.Spec.PodUID != pod.UID {
 		return nil, &ConflictError{
 			object,
