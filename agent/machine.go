@@ -106,10 +106,10 @@ func Next(u Update, now time.Time) Step {
 // without one of its own: its report stays as it is.
 func (u Update) finishEarlier(now time.Time) Step {
 	s := FinishOrphan(u, now)
-	switch s.Do {
-	case ActOpen:
+	if s.Do == ActOpen {
 		s.Stage = v1alpha1.StagePending // the Pod is only taken back
-	case ActNone:
+	}
+	if s.Do == ActNone {
 		s.Stage, s.Reason, s.Message = u.Report.Stage, u.Report.Reason, u.Report.Message
 	}
 	return s

@@ -307,16 +307,22 @@ func (a *Agent) announce(ctx context.Context, s *sight, step Step) {
 		return
 	}
 	a.metrics.countEnd(step.Stage, step.Reason)
-	switch step.Stage {
-	case v1alpha1.StageRefused:
-		a.events.note(s, corev1.EventTypeWarning, v1alpha1.EventRefused, sentence(step))
-	case v1alpha1.StageFailed:
-		a.events.note(s, corev1.EventTypeWarning, v1alpha1.EventFailed, sentence(step))
-	case v1alpha1.StageCancelled:
-		a.events.note(s, corev1.EventTypeNormal, v1alpha1.EventCancelled, sentence(step))
-	default:
-		a.events.note(s, corev1.EventTypeNormal, v1alpha1.EventInService, sentence(step))
+	kind, reason := ending(step.Stage)
+	a.events.note(s, kind, reason, sentence(step))
+}
+
+// ending returns kind and reason of the event for a stage at which an attempt ends.
+func ending(s v1alpha1.Stage) (kind, reason string) {
+	if s == v1alpha1.StageRefused {
+		return corev1.EventTypeWarning, v1alpha1.EventRefused
 	}
+	if s == v1alpha1.StageFailed {
+		return corev1.EventTypeWarning, v1alpha1.EventFailed
+	}
+	if s == v1alpha1.StageCancelled {
+		return corev1.EventTypeNormal, v1alpha1.EventCancelled
+	}
+	return corev1.EventTypeNormal, v1alpha1.EventInService
 }
 
 // sentence says for people how an attempt ended.
