@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -187,9 +188,16 @@ func imagePatch(s *sight) []jsonOp {
 	return append(ops, jsonOp{"add", "/metadata/annotations/" + key, patchedAt(s.token, s.now)})
 }
 
-// stillOrdered reads the order once more: a patch cannot be taken back, and a cache that was
-// filled a moment ago may be older than what an agent before this one saw.
+// currentFor is how long the report of Drained counts as a reading of the order.
+const currentFor = time.Second
+
+// stillOrdered reads the order once more: a patch cannot be taken back, and a cache may be behind,
+// also behind what an agent before this one saw. The report of Drained a moment ago says the same:
+// it was written under the order's resourceVersion.
 func (a *Agent) stillOrdered(ctx context.Context, s *sight) error {
+	if s.now.Sub(s.track.current) < currentFor {
+		return nil
+	}
 	live, err := a.api.update(ctx, s.key)
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ func (a *Agent) report(ctx context.Context, s *sight, u Update, step Step) error
 		return err
 	}
 	if step.Stage == v1alpha1.StageDrained {
+		s.track.current = s.now
 		a.drains.stop(s.pod.UID)
 	}
 	a.announce(ctx, s, step)

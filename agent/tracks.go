@@ -31,6 +31,7 @@ type track struct {
 	seen     time.Time // first look at the attempt
 	acked    time.Time
 	ready    time.Time        // all containers ready
+	current  time.Time        // when a write under its resourceVersion last proved that the order is the latest
 	trouble  time.Time        // since when steps fail; zero: they do not
 	first    map[string]int32 // restart counts at the first look, by container
 	denied   string           // why the API server refused the patch
