@@ -71,7 +71,7 @@ func (a *Agent) observe(ctx context.Context, s *sight) Update {
 	a.images.forget(func(token string) bool { return token != s.token && sameOrder(token, s.token) })
 	s.record = a.keeper.read(ctx, s.pod.UID)
 	u.PatchDenied = s.track.denied
-	u.Stage, u.Since = s.since()
+	u.Stage, u.Since = a.tracks.since(s)
 	a.observeNode(ctx, s, &u)
 	a.observePod(s, &u)
 	for _, c := range s.order.Spec.Containers {
@@ -144,10 +144,10 @@ func (a *Agent) observePod(s *sight, u *Update) {
 }
 
 // since returns where the attempt was last seen to stand, and since when.
-func (s *sight) since() (v1alpha1.Stage, time.Time) {
+func (t *tracks) since(s *sight) (v1alpha1.Stage, time.Time) {
 	st := s.order.Status
 	if s.track.stage == "" && st.Attempt == s.order.Spec.Attempt && st.StageSince != nil {
-		s.track.stage, s.track.since = st.Stage, st.StageSince.Time
+		t.move(s.track, st.Stage, st.StageSince.Time)
 		if st.Reason == v1alpha1.WaitingPermit || st.Reason == v1alpha1.WaitingHeld {
 			s.track.patient = s.now
 		}

@@ -169,7 +169,7 @@ func (a *simAgent) observe(p *simPod, s *sight) Update {
 	a.memory.images.forget(func(token string) bool { return token != s.token && sameOrder(token, s.token) })
 	s.record = a.records[s.pod.UID]
 	u.PatchDenied = s.track.denied
-	u.Stage, u.Since = s.since()
+	u.Stage, u.Since = a.memory.tracks.since(s)
 	for _, c := range s.order.Spec.Containers {
 		u.Order.Want = append(u.Order.Want, c.Name)
 	}
