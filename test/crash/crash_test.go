@@ -29,19 +29,24 @@ func TestKilledAtAnyWrite(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	var done atomic.Int64
+	var done, finished, waited atomic.Int64
 	t.Run("table", func(t *testing.T) {
 		for _, p := range points {
 			for _, f := range faults {
 				t.Run(p.String()+"/"+f.name, func(t *testing.T) {
 					t.Parallel()
-					killAndSee(t, w, p, f)
+					s := killAndSee(t, w, p, f)
 					done.Add(1)
+					if f.lift != nil && !f.shared {
+						finished.Add(int64(count(s.open)))
+						waited.Add(int64(count(!s.open)))
+					}
 				})
 			}
 		}
 	})
-	t.Logf("%d write points x %d journal faults: %d cases, %s", len(points), len(faults), done.Load(), time.Since(began).Round(time.Second))
+	t.Logf("%d write points x %d journal faults: %d cases, %s; while there was no journal %d ended and %d waited",
+		len(points), len(faults), done.Load(), time.Since(began).Round(time.Second), finished.Load(), waited.Load())
 }
 
 // learn runs an update that nobody kills and returns all its write points.
@@ -93,21 +98,22 @@ func parsePoints(t *testing.T, trace []string) (points []victim.Point) {
 }
 
 // killAndSee is one case.
-func killAndSee(t *testing.T, w *world, p victim.Point, f fault) {
+func killAndSee(t *testing.T, w *world, p victim.Point, f fault) *scene {
 	t.Helper()
 	s := killed(t, w, p, f)
 	if f.lift != nil {
 		awaitQuiet(t, s.traced) // what was sent may be on its way
 	}
 	f.apply(s)
-	started, pulled := s.started(), s.pulls()
+	s.open = s.started()
+	pulled := s.pulls()
 	agent := s.start(victim.Options{})
 	switch {
 	case f.shared:
 		s.awaitService()
 		f.lift(s)
 	case f.lift != nil:
-		s.during(agent, started, pulled)
+		s.during(agent, pulled)
 		f.lift(s)
 	}
 	s.awaitService()
@@ -120,6 +126,7 @@ func killAndSee(t *testing.T, w *world, p victim.Point, f fault) {
 		t.Errorf("the agent ended badly: %v\n%s", err, s.story())
 	}
 	s.checkJournal(f)
+	return s
 }
 
 // killed returns a scene in which the agent was killed at p.
@@ -150,19 +157,21 @@ func killed(t *testing.T, w *world, p victim.Point, f fault) *scene {
 }
 
 // during sees that an agent without its journal finishes what is open and starts nothing.
-func (s *scene) during(agent *agentProcess, started bool, pulled int) { //nolint:revive // what was found before
+func (s *scene) during(agent *agentProcess, pulled int) {
 	t := s.t
 	t.Helper()
-	if started {
+	if s.open {
 		s.awaitService()
-	} else if !eventually(t, patient, s.waitsForJournal) {
-		t.Fatalf("nobody says that the journal is missed\n%s", s.story())
-	}
-	if !started && s.started() {
-		t.Errorf("an update was begun without a journal\n%s", s.story())
-	}
-	if n := s.pulls(); !started && n != pulled {
-		t.Errorf("%d images were pulled without a journal\n%s", n-pulled, s.story())
+	} else {
+		if !eventually(t, patient, s.waitsForJournal) {
+			t.Fatalf("nobody says that the journal is missed\n%s", s.story())
+		}
+		if s.started() {
+			t.Errorf("an update was begun without a journal\n%s", s.story())
+		}
+		if n := s.pulls(); n != pulled {
+			t.Errorf("%d images were pulled without a journal\n%s", n-pulled, s.story())
+		}
 	}
 	var text string
 	if !eventually(t, patient, func() bool {

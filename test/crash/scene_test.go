@@ -44,6 +44,7 @@ type scene struct {
 	name   string
 	dir    string // of everything; the journal's folder is in it
 	agents int
+	open   bool          // the update was under way when its agent died
 	holder *agentProcess // the one that hangs with the journal locked
 }
 
