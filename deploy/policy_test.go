@@ -276,7 +276,7 @@ func TestWhatElseTheAgentWritesIsOfItsNode(t *testing.T) {
 		"a foreign condition":           {a.mergeNode(ctx, node1, condition("Ready")), "not Ready"},
 		"a new foreign condition":       {a.mergeNode(ctx, node1, condition("x")), "not x"},
 		"a condition removed":           {a.mergeNode(ctx, node1, `{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`), "not Ready"},
-		"what the node offers":          {a.mergeNode(ctx, node1, `{"status":{"capacity":{"cpu":"1"}}}`), "not status.capacity"},
+		"what the node offers":          {a.mergeNode(ctx, node1, `{"status":{"capacity":{"cpu":"1"}}}`), "status.capacity"},
 		"a label of the node":           {a.mergeNode(ctx, node1, `{"metadata":{"labels":{"x":"y"}}}`), "may not change the metadata"},
 		"an annotation of the node":     {a.mergeNode(ctx, node1, `{"metadata":{"annotations":{"x":"y"}}}`), "may not change the metadata"},
 	} {
