@@ -166,7 +166,6 @@ func (a *Agent) patch(ctx context.Context, s *sight) error {
 	}
 	a.pods.wrote(out)
 	a.did(ctx, s, act, "patched")
-	a.events.note(s, corev1.EventTypeNormal, v1alpha1.EventSwapping, "images patched; kubelet replaces the containers")
 	return nil
 }
 

@@ -132,7 +132,10 @@ func (a *Agent) take(ctx context.Context, s *sight, u Update, step Step) (moved 
 		a.end(ctx, s, string(step.Stage))
 		return false, nil
 	case ActReport:
-		return true, a.report(ctx, s, u, step)
+		if err := a.report(ctx, s, u, step); err != nil || step.Stage != v1alpha1.StageDrained {
+			return true, err
+		}
+		return true, a.swapAtOnce(ctx, s, u)
 	case ActPull:
 		return a.pull(ctx, s, step)
 	case ActHold:
@@ -149,6 +152,23 @@ func (a *Agent) take(ctx context.Context, s *sight, u Update, step Step) (moved 
 		return true, a.open(ctx, s)
 	}
 	return false, fmt.Errorf("unknown action %q", step.Do)
+}
+
+// swapAtOnce patches a Pod whose drain was reported this moment, if that is what comes next. What
+// the report rests on holds for the patch as well, and the API server took it for the order as it
+// stands: another look would only keep the Pod out of service for longer.
+func (a *Agent) swapAtOnce(ctx context.Context, s *sight, u Update) error {
+	order, ok := a.updates.get(s.key)
+	if !ok || order.Token() != s.token {
+		return nil
+	}
+	s.order, s.now, u.Report = order, a.cfg.Clock.Now(), reportOf(order)
+	step := Next(u, s.now)
+	if step.Do != ActPatch {
+		return nil
+	}
+	a.moveTrack(s, step)
+	return a.patch(ctx, s)
 }
 
 // moveTrack notes since when the attempt stands where the step says.

@@ -105,8 +105,6 @@ const (
 
 // Reasons of the events that the agent writes on the Pod.
 const (
-	// EventSwapping: the images are patched.
-	EventSwapping = "InPlaceUpdateSwapping"
 	// EventInService: the update is done.
 	EventInService = "InPlaceUpdateInService"
 	// EventRefused: the attempt was given up before the patch.
