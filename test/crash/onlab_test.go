@@ -122,7 +122,8 @@ func (l *labWorld) prepareAgent(t *testing.T) {
 func (l *labWorld) takeNode(t *testing.T) {
 	t.Helper()
 	label := func(ctx context.Context, value string) error {
-		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, corev1.LabelOSStable, value)
+		// The node controller copies the one to the other.
+		patch := fmt.Sprintf(`{"metadata":{"labels":{"beta.kubernetes.io/os":%q,%q:%[1]q}}}`, value, corev1.LabelOSStable)
 		_, err := l.Core.CoreV1().Nodes().Patch(ctx, l.node.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
@@ -245,6 +246,9 @@ func (s *labScene) awaitService() {
 	s.t.Helper()
 	if !eventually(s.t, 2*patient, s.inService) {
 		s.t.Fatalf("the update does not end\n%s", s.story())
+	}
+	if s.agentOfDaemonSet(s.t) {
+		s.t.Fatal("the DaemonSet's agent works on the node too")
 	}
 	awaitQuiet(s.t, s.traced)
 }
