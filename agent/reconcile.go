@@ -66,7 +66,7 @@ func (a *Agent) turn(ctx context.Context, s *sight) (step Step, moved bool, err 
 		case !moved && step.Do != ActDone:
 			step, err = a.reportWait(ctx, s, u, step)
 		}
-	case s.pod != nil && s.pod.Annotations[v1alpha1.HoldInPlace] != "":
+	case s.pod != nil && readiness.HasGate(s.pod) && s.pod.Annotations[v1alpha1.HoldInPlace] != "":
 		u := a.observeOrphan(ctx, s)
 		if ofServingGroup(s.pod) {
 			step = KeepHeld(u, s.now)
