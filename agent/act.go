@@ -131,7 +131,7 @@ func (a *Agent) open(ctx context.Context, s *sight) error {
 // mayRelabel reports whether the opening write closes the attempt. One that only takes the Pod
 // back leaves its labels alone.
 func (s *sight) mayRelabel() bool {
-	return patchOf(s.pod).Token == s.token || s.track != nil && rank(s.track.stage) >= rank(v1alpha1.StageProved)
+	return s.patched().Token == s.token || s.track != nil && rank(s.track.stage) >= rank(v1alpha1.StageProved)
 }
 
 func (a *Agent) writePodStatus(ctx context.Context, s *sight, data []byte) error {
@@ -165,7 +165,7 @@ func (a *Agent) patch(ctx context.Context, s *sight) error {
 		return a.notPatched(ctx, s, err)
 	}
 	a.pods.wrote(out)
-	a.did(ctx, s, act, "patched")
+	a.did(ctx, s, act, storedImages(out))
 	return nil
 }
 
@@ -184,7 +184,12 @@ func imagePatch(s *sight) []jsonOp {
 		}
 	}
 	key := strings.ReplaceAll(v1alpha1.PatchedAt, "/", "~1")
-	return append(ops, jsonOp{"add", "/metadata/annotations/" + key, patchedAt(s.token, s.now)})
+	return append(ops, jsonOp{"add", "/metadata/annotations/" + key, s.mark().String()})
+}
+
+// mark is what the patch leaves on the Pod.
+func (s *sight) mark() v1alpha1.PatchMark {
+	return v1alpha1.PatchMark{Token: s.token, At: s.now, StopTimeout: s.order.Spec.StopTimeout()}
 }
 
 // currentFor is how long the report of Drained counts as a reading of the order.
@@ -214,7 +219,7 @@ func (a *Agent) notPatched(ctx context.Context, s *sight, err error) error {
 	if readErr != nil {
 		return errors.Join(err, readErr)
 	}
-	if patchOf(live).Token == s.token { // it was taken, and the answer was lost
+	if v1alpha1.PatchMarkOf(live).Token == s.token { // it was taken, and the answer was lost
 		a.pods.wrote(live)
 		return nil
 	}

@@ -89,6 +89,8 @@ func (m *images) pulling(key pullKey) Proof {
 	switch now := m.clock.Now(); {
 	case !ok:
 		return Proof{State: ProofMissing}
+	case p.failures > 0 && (p.running || p.queued): // one wait for one reason, not two in turns
+		return p.retrying(now)
 	case p.queued:
 		return Proof{State: ProofPending, Why: v1alpha1.WaitingSlot, Message: fmt.Sprintf("%d pulls are under way on this node", cap(m.slots))}
 	case p.running:
@@ -99,6 +101,15 @@ func (m *images) pulling(key pullKey) Proof {
 	default:
 		return p.failure(now)
 	}
+}
+
+// retrying says why the pull failed before that is tried again now.
+func (p *pull) retrying(now time.Time) Proof {
+	again := *p
+	again.retryAt = now.Add(retryMost)
+	f := again.failure(now)
+	f.State, f.RetryAt = ProofPending, time.Time{}
+	return f
 }
 
 func (p *pull) failure(now time.Time) Proof {

@@ -124,7 +124,7 @@ func (s *sight) kindOf(c corev1.ContainerStatus, id string) journal.RestartKind 
 	if c.RestartCount == 0 {
 		return journal.First
 	}
-	if s.order == nil || patchOf(s.pod).Token != s.order.Token() {
+	if s.order == nil || s.patched().Token != s.order.Token() {
 		return journal.Crash
 	}
 	i := slices.IndexFunc(s.order.Status.Containers, func(r v1alpha1.ContainerReport) bool { return r.Name == c.Name })

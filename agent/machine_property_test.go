@@ -192,7 +192,7 @@ func (w *world) operatorHold(p *simPod, held bool) { //nolint:revive // the two 
 
 // editGate is a person who writes into the gate's message, where the agent keeps the hold's times.
 func (w *world) editGate(p *simPod) {
-	if p.gone() || !sameOrder(p.pod.Annotations[v1alpha1.HoldInPlace], patchOf(p.pod).Token) {
+	if p.gone() || !sameOrder(p.pod.Annotations[v1alpha1.HoldInPlace], v1alpha1.PatchMarkOf(p.pod).Token) {
 		return // between two orders the times are all there is
 	}
 	pod := p.pod.DeepCopy()

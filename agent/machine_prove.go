@@ -29,6 +29,9 @@ func (u Update) proveOne(c Container, now time.Time) (s Step, wait bool) {
 	switch {
 	case c.Want == "":
 		proof = Proof{State: Proved, ID: c.Now.ImageID} // not this update's image
+	case c.SpecImage != c.Want && c.Stored != "" && c.SpecImage != c.Stored:
+		return u.fail(v1alpha1.FailedImageRewritten, "container "+c.Name+": somebody changed the image to "+c.SpecImage+
+			" after the patch to "+c.Stored+": order the image that is to run"), true
 	case c.SpecImage != c.Want:
 		proof = c.SpecProof
 		if proof.State == ProofMissing || proof.State == ProofRefused {

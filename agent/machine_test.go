@@ -326,6 +326,18 @@ func TestNextProves(t *testing.T) {
 		"fails where that one is not there": {
 			patched(engine(rewritten(Proof{State: ProofMissing}))), report(v1alpha1.StageFailed, v1alpha1.FailedImageRewritten).says("mirror/new"),
 		},
+		"fails where somebody changed it after the patch, though that one is there": {
+			started(engine(rewritten(Proof{State: Proved, ID: "id-new"}), func(c *Container) { c.Stored = "new" })),
+			report(v1alpha1.StageFailed, v1alpha1.FailedImageRewritten).says("somebody changed"),
+		},
+		"does not blame somebody for what a webhook stored": {
+			started(engine(rewritten(Proof{State: Proved, ID: "id-new"}), func(c *Container) { c.Now.Hash, c.Stored = "hash-mirror/new", "mirror/new" })),
+			do(ActOpen, v1alpha1.StageProved),
+		},
+		"goes on once the image is the one that was asked for": {
+			started(isReady, reported(v1alpha1.StageFailed, v1alpha1.FailedImageRewritten), engine(func(c *Container) { c.Stored = "new" })),
+			report(v1alpha1.StageVerified, v1alpha1.EndedLateSuccess),
+		},
 		"fails where that one is of no use here": {
 			patched(engine(rewritten(Proof{State: ProofRefused}))), report(v1alpha1.StageFailed, v1alpha1.FailedImageRewritten),
 		},

@@ -168,6 +168,9 @@ type Container struct {
 	// Want is the image that the order asks for; empty for a container that stays as it is.
 	Want      string
 	WantProof Proof
+	// Stored is the image that the API server stored with this attempt's patch; empty if that is
+	// not known.
+	Stored string
 	// Before is the container of the baseline; its ID is empty if there was none.
 	Before Baseline
 	// Prior are the ids of all baselines since the Pod was last in service.

@@ -85,6 +85,10 @@ func (a *Agent) observe(ctx context.Context, s *sight) Update {
 func (a *Agent) observeOrphan(ctx context.Context, s *sight) Update {
 	u := Update{Order: Order{StopTimeout: defaultStop, Deadline: time.Hour}}
 	s.token = s.pod.Annotations[v1alpha1.HoldInPlace]
+	s.record = a.keeper.read(ctx, s.pod.UID)
+	if mark := s.patched(); mark.Token != "" {
+		u.Order.StopTimeout = mark.StopTimeout
+	}
 	u.Pod.Gone = s.pod.DeletionTimestamp != nil
 	s.track = a.tracks.of(s.key, s.token, s.pod.UID, s.now)
 	a.observeNode(ctx, s, &u)
@@ -93,17 +97,19 @@ func (a *Agent) observeOrphan(ctx context.Context, s *sight) Update {
 	return u
 }
 
-// defaultStop bounds the stop of an old container where no order says otherwise any more.
+// defaultStop bounds the stop of an old container where neither order nor Pod says otherwise any
+// more.
 const defaultStop = 30 * time.Second
 
 func (a *Agent) observeNode(ctx context.Context, s *sight, u *Update) {
 	s.cri, s.criErr = a.cfg.Runtime.Pod(ctx, string(s.pod.UID))
 	_, journaled := a.keeper.open(ctx)
 	u.Node = Node{RuntimeUp: s.criErr == nil, JournalOpen: journaled}
-	if s.pod.Annotations[v1alpha1.PatchedAt] != "" {
+	patched := s.patched().Token
+	if patched != "" {
 		u.Node.KubeletUp = a.kubelet.up(ctx)
 	}
-	if s.order != nil && patchOf(s.pod).Token != s.token && s.order.Spec.Permit.Allows(v1alpha1.PermitDrain) {
+	if s.order != nil && patched != s.token && s.order.Spec.Permit.Allows(v1alpha1.PermitDrain) {
 		a.notNow(ctx, s.pod, &u.Node)
 	}
 }
@@ -115,7 +121,7 @@ func (a *Agent) observePod(s *sight, u *Update) {
 		Failed:               pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded,
 		HasGate:              readiness.HasGate(pod),
 		GateOpen:             s.gate.Open,
-		Patched:              patchOf(pod),
+		Patched:              Patch{Token: s.patched().Token, At: s.patched().At},
 		NotReadyAcknowledged: readiness.Acknowledged(pod),
 		Hold:                 Hold{Token: pod.Annotations[v1alpha1.HoldInPlace]},
 	}

@@ -4,11 +4,11 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"pitstop.dev/agent/journal"
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cri"
 )
@@ -28,21 +28,43 @@ func bareID(id string) string {
 	return id
 }
 
-// patchedFormat is the time in the annotation pitstop.dev/patched-at.
-const patchedFormat = "2006-01-02T15:04:05.000Z07:00"
-
-// patchOf returns which attempt patched the Pod last; zero if none did, or it cannot be read.
-func patchOf(pod *corev1.Pod) Patch {
-	token, at, ok := strings.Cut(pod.Annotations[v1alpha1.PatchedAt], " ")
-	when, err := time.Parse(patchedFormat, at)
-	if !ok || err != nil {
-		return Patch{}
+// patched returns which attempt patched the Pod last. Where somebody took the mark away, the
+// journal may know that this attempt did.
+func (s *sight) patched() v1alpha1.PatchMark {
+	mark := v1alpha1.PatchMarkOf(s.pod)
+	step, ok := s.record.Step(journal.Action{Kind: journal.Patch})
+	if mark.Token != "" || !ok || step.Ended.IsZero() || v1alpha1.Token(s.record.IPU, s.record.Number) != s.token {
+		return mark
 	}
-	return Patch{Token: token, At: when}
+	mark = v1alpha1.PatchMark{Token: s.token, At: step.Ended, StopTimeout: defaultStop}
+	if s.order != nil {
+		mark.StopTimeout = s.order.Spec.StopTimeout()
+	}
+	return mark
 }
 
-func patchedAt(token string, at time.Time) string {
-	return token + " " + at.UTC().Format(patchedFormat)
+// storedImage returns the image that the API server stored for the container with this attempt's
+// patch; empty if that is not known.
+func (s *sight) storedImage(container string) string {
+	step, ok := s.record.Step(journal.Action{Kind: journal.Patch})
+	if !ok || v1alpha1.Token(s.record.IPU, s.record.Number) != s.token {
+		return ""
+	}
+	for _, pair := range strings.Fields(step.Outcome) {
+		if name, image, _ := strings.Cut(pair, "="); name == container {
+			return image
+		}
+	}
+	return ""
+}
+
+// storedImages is the outcome of a patch in the journal: what the API server made of it.
+func storedImages(pod *corev1.Pod) string {
+	pairs := make([]string, 0, len(pod.Spec.Containers))
+	for _, c := range pod.Spec.Containers {
+		pairs = append(pairs, c.Name+"="+c.Image)
+	}
+	return strings.Join(pairs, " ")
 }
 
 // observeContainers joins spec, order, report, journal and runtime, container by container.
@@ -63,8 +85,9 @@ func (a *Agent) observeContainers(ctx context.Context, s *sight, u *Update) {
 			PullAlways:     spec.ImagePullPolicy == corev1.PullAlways,
 			RestartsAlways: restartsAlways(s.pod, spec),
 			SpecImage:      spec.Image, SpecHash: cri.KubeletHash(spec.Name, spec.Image),
-			Want:  want[spec.Name],
-			Prior: s.record.PriorIDs,
+			Want:   want[spec.Name],
+			Stored: s.storedImage(spec.Name),
+			Prior:  s.record.PriorIDs,
 		}
 		delete(want, spec.Name)
 		if c.Want != "" {

@@ -291,7 +291,7 @@ func fillConditions(s *sight, step Step, st *v1alpha1.InPlaceUpdateStatus) {
 
 // sandboxesSince counts the sandboxes made since the images were patched.
 func sandboxesSince(s *sight) int {
-	at, n := patchOf(s.pod).At, 0
+	at, n := s.patched().At, 0
 	for _, b := range s.cri.Sandboxes {
 		if !at.IsZero() && b.CreatedAt.After(at) {
 			n++

@@ -187,7 +187,7 @@ func (a *simAgent) observePod(p *simPod, s *sight, u *Update) {
 		s.criErr = cri.ErrUnavailable
 	}
 	u.Node = Node{RuntimeUp: w.runtimeUp, JournalOpen: w.journalUp, KubeletUp: w.kubeletUp}
-	asks := s.order != nil && patchOf(s.pod).Token != s.token && s.order.Spec.Permit.Allows(v1alpha1.PermitDrain)
+	asks := s.order != nil && v1alpha1.PatchMarkOf(s.pod).Token != s.token && s.order.Spec.Permit.Allows(v1alpha1.PermitDrain)
 	if until := w.kubeletStarted.Add(20 * time.Second); p.devices && asks && w.now.Before(until) {
 		u.Node.NotNow, u.Node.NotNowUntil = v1alpha1.WaitingSettle, until
 	}

@@ -132,7 +132,7 @@ func (r *rules) stops(w *world, p *simPod, s *sight, step Step) {
 		w.broken(p, "stops %q, which does not run", step.ContainerID)
 	case !r.swapping && r.patches[s.token] == 0:
 		w.broken(p, "stops what it has not patched")
-	case !w.kubeletUp || w.now.Before(patchOf(p.pod).At.Add(timeout)):
+	case !w.kubeletUp || w.now.Before(v1alpha1.PatchMarkOf(p.pod).At.Add(timeout)):
 		w.broken(p, "stops %s too early", c.ID)
 	}
 	for _, spec := range p.pod.Spec.Containers {
@@ -259,7 +259,7 @@ func (r *rules) exited(w *world, p *simPod, c cri.Container) {
 		if spec.Name != c.Name || c.Hash == w.hash(c.Name, spec.Image) {
 			continue
 		}
-		key := patchOf(p.pod).Token + " " + c.Name
+		key := v1alpha1.PatchMarkOf(p.pod).Token + " " + c.Name
 		if r.planned[key]++; r.planned[key] > 1 {
 			w.broken(p, "container %s is replaced twice for one patch", c.Name)
 		}

@@ -28,8 +28,8 @@ const (
 	// HoldGPUHealth is the coordinator's hold on a Pod with a sick GPU.
 	HoldGPUHealth = HoldPrefix + "gpu-health"
 
-	// PatchedAt says which attempt patched the images of the Pod last, and when:
-	// "<token> <RFC 3339 time with milliseconds>". The agent writes it with the images.
+	// PatchedAt says which attempt patched the images of the Pod last: a PatchMark. The agent
+	// writes it with the images.
 	PatchedAt = "pitstop.dev/patched-at"
 
 	// MetricsPort names the port, by number or by name, where the engine serves its metrics.

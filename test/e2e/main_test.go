@@ -182,3 +182,9 @@ func (s *scene) patch(data []byte, err error) {
 		s.t.Fatal(err)
 	}
 }
+
+// setImage changes the engine's image as one does who knows nothing of Pitstop.
+func (s *scene) setImage(image string) {
+	s.t.Helper()
+	s.patch([]byte(`{"spec":{"containers":[{"name":"engine","image":"`+image+`"}]}}`), nil)
+}

@@ -185,3 +185,43 @@ func TestTheSameBadImageAgain(t *testing.T) {
 	s.give(s.order(img.bad))
 	s.ends(v1alpha1.StageFailed, v1alpha1.FailedCrashLooping)
 }
+
+func TestSomebodyChangesTheImageAfterThePatch(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, cluster.PodSpec{Name: "meddled"})
+	s.give(s.order(img.slow))
+	s.must(s.WaitPod(t.Context(), "meddled", func(p *corev1.Pod) bool { return p.Spec.Containers[0].Image == img.slow }))
+	s.setImage(img.v3)
+	s.ends(v1alpha1.StageFailed, v1alpha1.FailedImageRewritten)
+	s.give(s.order(img.v3))
+	u := s.ends(v1alpha1.StageInService, "")
+	pod := s.must(s.WaitPod(t.Context(), "meddled", readiness.Ready))
+	if pod.Spec.Containers[0].Image != img.v3 || len(readiness.Holds(pod)) > 0 {
+		t.Errorf("ended %s with image %s and holds %v", u.Status.Stage, pod.Spec.Containers[0].Image, readiness.Holds(pod))
+	}
+}
+
+func TestTheStopIsBoundedThoughTheMarkOrTheOrderIsGone(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(*scene){
+		"mark": func(s *scene) {
+			s.patch([]byte(`{"metadata":{"annotations":{"`+v1alpha1.PatchedAt+`":null}}}`), nil)
+		},
+		"order": func(s *scene) {
+			if err := s.Withdraw(s.t.Context(), s.pod.Name); err != nil {
+				s.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, cluster.PodSpec{Name: "lost-" + name, Image: img.stubborn, Grace: 600})
+			u := s.order(img.v2)
+			u.Spec.StopTimeoutSeconds = new(int32(8))
+			s.give(u)
+			s.must(s.WaitPod(t.Context(), s.pod.Name, func(p *corev1.Pod) bool { return p.Spec.Containers[0].Image == img.v2 }))
+			lose(s)
+			s.serves(img.v2, 1)
+		})
+	}
+}

@@ -6,7 +6,6 @@ package diagnose
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -164,13 +163,32 @@ func (d *Diagnosis) lowered(f Facts, u *v1alpha1.InPlaceUpdate) {
 func (d *Diagnosis) patched(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) {
 	d.Summary = fmt.Sprintf("attempt %d has patched the Pod's images", d.Attempt)
 	d.Reason, d.Message = v1alpha1.WaitingKubelet, ""
-	if readiness.GateOf(pod).Open { // opened as soon as the new containers were proved
+	held := pod.Annotations[v1alpha1.HoldInPlace] != ""
+	switch {
+	case held:
+	case len(readiness.Holds(pod)) > 0:
+		d.Reason = v1alpha1.WaitingHeld
+		return
+	case crashes(pod) != "":
+		d.Reason, d.Message = v1alpha1.WaitingLoad, crashes(pod)
+	case readiness.ContainersReady(pod):
+		d.Reason = v1alpha1.WaitingReady
+	case readiness.GateOf(pod).Open: // opened as soon as the new containers were proved
 		d.Reason = v1alpha1.WaitingLoad
 	}
-	_, at, _ := strings.Cut(pod.Annotations[v1alpha1.PatchedAt], " ")
-	if t, err := time.Parse(time.RFC3339, at); err == nil {
-		d.Next = &Deadline{At: metav1.NewTime(t.Add(u.Spec.ProgressDeadline())), Then: failure}
+	if mark := v1alpha1.PatchMarkOf(pod); mark.Token != "" {
+		d.Next = &Deadline{At: metav1.NewTime(mark.At.Add(u.Spec.ProgressDeadline())), Then: failure}
 	}
+}
+
+// crashes says which container kubelet waits to start again after a crash; empty if none.
+func crashes(pod *corev1.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Waiting != nil && c.State.Waiting.Reason == "CrashLoopBackOff" {
+			return fmt.Sprintf("container %s crashed, %d restarts so far: see kubectl logs --previous", c.Name, c.RestartCount)
+		}
+	}
+	return ""
 }
 
 func (d *Diagnosis) explain() {

@@ -101,7 +101,7 @@ func (f Facts) with(change func(*Facts)) Facts {
 }
 
 func patched(f *Facts) {
-	f.Pod.Annotations[v1alpha1.PatchedAt] = "ipu-uid/2 2026-01-02T15:00:50.000Z"
+	f.Pod.Annotations[v1alpha1.PatchedAt] = "ipu-uid/2 2026-01-02T15:00:50.000Z 30s"
 }
 
 func agentDead(f *Facts)    { f.Lease.Spec.RenewTime.Time = at(20) }
@@ -128,6 +128,13 @@ func TestDiagnose(t *testing.T) {
 		"refused and held":            closed().held("alice", "benchmark").ordered(v1alpha1.StageRefused, v1alpha1.RefusedNotFound, ""),
 		"gate closed, not reported":   serving().lowered().ordered(v1alpha1.StagePrepared, "", "").with(func(f *Facts) { f.Now = at(42) }),
 		"patched":                     serving().lowered().ordered(v1alpha1.StageDrained, "", "").with(patched),
+		"patched and crashing": serving().ordered(v1alpha1.StageDrained, "", "").with(patched).with(func(f *Facts) {
+			f.Pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+				Name: "engine", RestartCount: 4,
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+			}}
+		}),
+		"patched and held by another": closed().held("operator", "looking into it").ordered(v1alpha1.StageDrained, "", "").with(patched),
 		"patched and opened":          serving().ordered(v1alpha1.StageDrained, "", "").with(patched),
 		"failed":                      closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageFailed, v1alpha1.FailedCrashLooping, "engine crashed 3 times, last with exit code 1"),
 		"reason of a later version":   closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageDrained, "SomethingNew", "never heard of"),

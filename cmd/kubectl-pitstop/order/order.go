@@ -107,8 +107,7 @@ func Cancel(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate) (*v1alpha1.InPlaceUpd
 
 // Patched reports whether the attempt that u is at has patched the Pod's images.
 func Patched(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) bool {
-	token, _, _ := strings.Cut(pod.Annotations[v1alpha1.PatchedAt], " ")
-	if token == u.Token() {
+	if v1alpha1.PatchMarkOf(pod).Token == u.Token() {
 		return true
 	}
 	late := []v1alpha1.Stage{v1alpha1.StageSwapping, v1alpha1.StageProved, v1alpha1.StageVerified, v1alpha1.StageFailed}

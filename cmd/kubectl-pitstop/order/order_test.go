@@ -255,9 +255,9 @@ func TestCancelOfAnAttemptThatTheReportIsNotAbout(t *testing.T) {
 
 func TestCancelRefuses(t *testing.T) {
 	patched := engine()
-	patched.Annotations[v1alpha1.PatchedAt] = "ipu-uid/2 2026-01-01T00:00:00.000Z"
+	patched.Annotations[v1alpha1.PatchedAt] = "ipu-uid/2 2026-01-01T00:00:00.000Z 30s"
 	patchedBefore := engine()
-	patchedBefore.Annotations[v1alpha1.PatchedAt] = "ipu-uid/1 2026-01-01T00:00:00.000Z"
+	patchedBefore.Annotations[v1alpha1.PatchedAt] = "ipu-uid/1 2026-01-01T00:00:00.000Z 30s"
 	withoutContainers := last(v1alpha1.StagePending)
 	withoutContainers.Spec.Containers = nil
 	foreign := last(v1alpha1.StagePending)

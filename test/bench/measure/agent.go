@@ -21,12 +21,11 @@ import (
 )
 
 const (
-	fullNode    = 110 // Pods on one node: what kubelet takes by default
-	rssUpdates  = 4   // of them updated before the agent is looked at
-	rssSamples  = 12
-	rssEvery    = 3 * time.Second
-	agentLimit  = 2 * time.Minute
-	patchedTime = "2006-01-02T15:04:05.000Z07:00" // in the annotation pitstop.dev/patched-at
+	fullNode   = 110 // Pods on one node: what kubelet takes by default
+	rssUpdates = 4   // of them updated before the agent is looked at
+	rssSamples = 12
+	rssEvery   = 3 * time.Second
+	agentLimit = 2 * time.Minute
 )
 
 // resume kills the agent of a node between drain and swap, lets the update go on while the agent
@@ -65,16 +64,15 @@ func (b *bench) resume(ctx context.Context, s *subject) error {
 	if pod, err = b.Pod(ctx, name); err != nil {
 		return err
 	}
-	_, at, _ := strings.Cut(pod.Annotations[v1alpha1.PatchedAt], " ")
-	patched, err := time.Parse(patchedTime, at)
-	if err != nil {
-		return fmt.Errorf("when was pod %s patched: %w", name, err)
+	mark := v1alpha1.PatchMarkOf(pod)
+	if mark.Token == "" {
+		return fmt.Errorf("pod %s does not say when it was patched", name)
 	}
 	started, err := b.startOf(ctx, agent)
 	if err != nil {
 		return err
 	}
-	return b.add(s, resumeTime, ms(patched.Sub(started)))
+	return b.add(s, resumeTime, ms(mark.At.Sub(started)))
 }
 
 // permitServe raises the permit of the order.
