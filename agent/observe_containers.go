@@ -50,7 +50,7 @@ func (s *sight) storedImage(container string) string {
 	if !ok || v1alpha1.Token(s.record.IPU, s.record.Number) != s.token {
 		return ""
 	}
-	for _, pair := range strings.Fields(step.Outcome) {
+	for pair := range strings.FieldsSeq(step.Outcome) {
 		if name, image, _ := strings.Cut(pair, "="); name == container {
 			return image
 		}
