@@ -14,7 +14,7 @@ const patchMarkTime = "2006-01-02T15:04:05.000Z07:00"
 // Pod's images when the order for it is gone.
 //
 // +kubebuilder:object:generate=false
-type PatchMark struct { //nolint:kubeapilinter // a value in an annotation, not part of an object
+type PatchMark struct {
 	// Token is that of the attempt.
 	Token string
 	// At is when it patched, by the node's clock, in milliseconds.
