@@ -17,6 +17,9 @@ const (
 	System = "pitstop-system"
 	// DaemonSet is the name of the agent's DaemonSet.
 	DaemonSet = "pitstop-agent"
+	// NoAgent is a label of nodes on which the lab's DaemonSet places no agent. Labels that say
+	// something of the node, as its system, will not do: kubelet sets them right.
+	NoAgent = "pitstop.dev/no-agent"
 )
 
 func (c *Cluster) pushAgent(ctx context.Context) error {
@@ -48,6 +51,10 @@ func (c *Cluster) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A test that was killed may have left it.
+	if out, err := c.Kubectl(ctx, "label", "nodes", "--all", NoAgent+"-"); err != nil {
+		return fmt.Errorf("nodes: %w: %s", err, out)
+	}
 	dir, err := os.MkdirTemp("", "pitstop-install-")
 	if err != nil {
 		return fmt.Errorf("overlay: %w", err)
@@ -75,7 +82,13 @@ patches:
   patch: |
     - {op: replace, path: /spec/template/spec/containers/0/image, value: %q}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--v=1"}
-`, base, DaemonSet, image)
+    - op: add
+      path: /spec/template/spec/affinity
+      value:
+        nodeAffinity:
+          requiredDuringSchedulingIgnoredDuringExecution:
+            nodeSelectorTerms: [{matchExpressions: [{key: %s, operator: DoesNotExist}]}]
+`, base, DaemonSet, image, NoAgent)
 }
 
 // WaitAgents returns when the agent of this generation is ready on every node.

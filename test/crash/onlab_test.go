@@ -117,21 +117,19 @@ func (l *labWorld) prepareAgent(t *testing.T) {
 	l.agent.Containers[0].ReadinessProbe.PeriodSeconds = 1
 }
 
-// takeNode makes the DaemonSet withdraw from the node, without a change to the DaemonSet: it
-// wants nodes of another system.
+// takeNode makes the DaemonSet withdraw from the node, without a change to the DaemonSet.
 func (l *labWorld) takeNode(t *testing.T) {
 	t.Helper()
 	label := func(ctx context.Context, value string) error {
-		// The node controller copies the one to the other.
-		patch := fmt.Sprintf(`{"metadata":{"labels":{"beta.kubernetes.io/os":%q,%q:%[1]q}}}`, value, corev1.LabelOSStable)
+		patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, cluster.NoAgent, value)
 		_, err := l.Core.CoreV1().Nodes().Patch(ctx, l.node.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
-	must(t, label(t.Context(), "crash"))
+	must(t, label(t.Context(), `"true"`))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 		defer cancel()
-		must(t, errors.Join(label(ctx, "linux"), l.WaitAgents(ctx)))
+		must(t, errors.Join(label(ctx, "null"), l.WaitAgents(ctx)))
 	})
 	if !eventually(t, patient, func() bool { return !l.agentOfDaemonSet(t) }) {
 		t.Fatal("the DaemonSet's agent stays on the node")

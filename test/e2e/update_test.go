@@ -143,10 +143,9 @@ func TestACrashOfTheNewImage(t *testing.T) {
 		s := newScene(t, cluster.PodSpec{Name: "crash-ever"})
 		s.give(s.order(img.bad))
 		s.ends(v1alpha1.StageFailed, v1alpha1.FailedCrashLooping)
-		pod := s.must(s.Pod(t.Context(), "crash-ever"))
-		if len(readiness.Holds(pod)) != 1 || readiness.GateOf(pod).Open {
-			t.Errorf("a failed Pod is not held: %v", readiness.Holds(pod))
-		}
+		s.must(s.WaitPod(t.Context(), "crash-ever", func(p *corev1.Pod) bool {
+			return len(readiness.Holds(p)) == 1 && !readiness.GateOf(p).Open
+		}))
 		s.give(s.order(img.v1))
 		u := s.ends(v1alpha1.StageInService, "")
 		if c := u.Status.Containers[0]; c.Planned != 1 || c.Crashes != 0 {

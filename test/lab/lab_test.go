@@ -75,12 +75,8 @@ func TestLab(t *testing.T) {
 	})
 	t.Run("a second Up changes nothing", func(t *testing.T) {
 		before := records(t)
-		begin := time.Now()
 		if _, err := lab.Up(t.Context(), config(2)); err != nil {
 			t.Fatal(err)
-		}
-		if took := time.Since(begin); took > 5*time.Second {
-			t.Errorf("took %s", took)
 		}
 		if after := records(t); after != before {
 			t.Errorf("processes before:\n%s\nafter:\n%s", before, after)

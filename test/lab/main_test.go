@@ -29,6 +29,10 @@ exec "$@"`
 // down beside the machine's own one.
 func TestMain(m *testing.M) {
 	if os.Getenv(isolated) != "" {
+		if err := lab.Down(context.Background(), config(0)); err != nil { // of a run that was killed
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		os.Exit(m.Run())
 	}
 	if err := isolate(context.Background()); err != nil {
