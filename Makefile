@@ -11,7 +11,7 @@ LINT := $(TOOLS)/golangci-lint
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 
 VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
-BINARIES := pitstop-agent kubectl-pitstop
+BINARIES := pitstop-agent pitstop-coordinator kubectl-pitstop
 LAB := go run ./test/lab/cmd/lab
 
 # The packages with tests that need the lab.

@@ -13,15 +13,9 @@ import (
 	"pitstop.dev/readiness"
 )
 
-// LeaseDuration is how long an agent counts as alive after it last renewed its Lease.
-const LeaseDuration = 40 * time.Second
-
 // lockTimeout bounds one try to lock the journal. It is short: the agent works on meanwhile, and
 // tries again.
 const lockTimeout = 50 * time.Millisecond
-
-// LeaseName is the name of the Lease of the agent of one node.
-func LeaseName(node string) string { return "pitstop-agent-" + node }
 
 // A Config says what one agent works on and with.
 type Config struct {

@@ -17,9 +17,9 @@ import (
 // VersionAnnotation is the annotation of the agent's Lease that says its version.
 const VersionAnnotation = v1alpha1.GroupName + "/version"
 
-// renewLease tells the cluster that this node has a live agent, four times per LeaseDuration.
+// renewLease tells the cluster that this node has a live agent, four times per AgentLeaseDuration.
 func (a *Agent) renewLease(ctx context.Context) {
-	tick := a.cfg.Clock.NewTicker(LeaseDuration / 4)
+	tick := a.cfg.Clock.NewTicker(v1alpha1.AgentLeaseDuration / 4)
 	defer tick.Stop()
 	for {
 		if err := a.renewOnce(ctx); err != nil && ctx.Err() == nil {
@@ -35,12 +35,12 @@ func (a *Agent) renewLease(ctx context.Context) {
 }
 
 func (a *Agent) renewOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, LeaseDuration/4)
+	ctx, cancel := context.WithTimeout(ctx, v1alpha1.AgentLeaseDuration/4)
 	defer cancel()
 	leases := func() leaseRequest { return leaseRequest{a.api, a.cfg.Namespace} }
-	lease, err := leases().get(ctx, LeaseName(a.cfg.NodeName))
+	lease, err := leases().get(ctx, v1alpha1.AgentLeaseName(a.cfg.NodeName))
 	if apierrors.IsNotFound(err) {
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: LeaseName(a.cfg.NodeName), Namespace: a.cfg.Namespace}}
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AgentLeaseName(a.cfg.NodeName), Namespace: a.cfg.Namespace}}
 		a.fill(lease)
 		return leases().create(ctx, lease)
 	}
@@ -57,7 +57,7 @@ func (a *Agent) fill(l *coordinationv1.Lease) {
 		l.Spec.AcquireTime = &now
 	}
 	l.Spec.HolderIdentity = &a.cfg.Identity
-	l.Spec.LeaseDurationSeconds = ptr.To(int32(LeaseDuration / time.Second))
+	l.Spec.LeaseDurationSeconds = ptr.To(int32(v1alpha1.AgentLeaseDuration / time.Second))
 	l.Spec.RenewTime = &now
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, VersionAnnotation, a.cfg.Version)
 }

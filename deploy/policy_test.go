@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"pitstop.dev/agent"
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/lab"
@@ -94,9 +93,9 @@ func TestTheAgentMayDoItsWork(t *testing.T) {
 // leaseOf makes or renews the Lease of a node.
 func leaseOf(ctx context.Context, c client, node string) error {
 	leases := c.CoordinationV1().Leases(system)
-	lease, err := leases.Get(ctx, agent.LeaseName(node), metav1.GetOptions{})
+	lease, err := leases.Get(ctx, v1alpha1.AgentLeaseName(node), metav1.GetOptions{})
 	if err != nil {
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: agent.LeaseName(node)}}
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.AgentLeaseName(node)}}
 		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
 		return err
 	}
@@ -224,7 +223,7 @@ func TestAnUpdateHasNoMoreRightsThanAPatch(t *testing.T) {
 		"change an order":     a.reorder(ctx, u, "", func(u *v1alpha1.InPlaceUpdate) { u.Spec.Attempt++ }),
 		"delete an order":     a.orders.Delete().Namespace(apps).Resource("inplaceupdates").Name(u.Name).Do(ctx).Error(),
 		"patch a node":        patchNode(ctx, a, node1),
-		"delete its lease":    a.CoordinationV1().Leases(system).Delete(ctx, agent.LeaseName(node1), metav1.DeleteOptions{}),
+		"delete its lease":    a.CoordinationV1().Leases(system).Delete(ctx, v1alpha1.AgentLeaseName(node1), metav1.DeleteOptions{}),
 		"a lease elsewhere":   leaseIn(ctx, a, "kube-node-lease", node1),
 		"a token of its own":  tokenOf(ctx, a),
 		"change its policies": a.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, "pitstop-agent-pods", metav1.DeleteOptions{}),

@@ -16,6 +16,12 @@ var (
 	// InPlaceUpdates is the resource under which InPlaceUpdate objects are served.
 	InPlaceUpdates = GroupVersion.WithResource("inplaceupdates")
 
+	// ModelServings is the resource under which ModelServing objects are served.
+	ModelServings = GroupVersion.WithResource("modelservings")
+
+	// ServingGroups is the resource under which ServingGroup objects are served.
+	ServingGroups = GroupVersion.WithResource("servinggroups")
+
 	schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 
 	// AddToScheme adds the types of this package to a scheme.
@@ -23,7 +29,11 @@ var (
 )
 
 func addKnownTypes(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &InPlaceUpdate{}, &InPlaceUpdateList{})
+	s.AddKnownTypes(GroupVersion,
+		&InPlaceUpdate{}, &InPlaceUpdateList{},
+		&ModelServing{}, &ModelServingList{},
+		&ServingGroup{}, &ServingGroupList{},
+	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

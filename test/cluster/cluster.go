@@ -58,9 +58,6 @@ func Start(ctx context.Context, log io.Writer) (*Cluster, error) {
 	if err := c.connect(); err != nil {
 		return nil, err
 	}
-	if err := c.pushAgent(ctx); err != nil {
-		return nil, err
-	}
 	if err := c.install(ctx); err != nil {
 		return nil, err
 	}

@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -17,37 +19,50 @@ const (
 	System = "pitstop-system"
 	// DaemonSet is the name of the agent's DaemonSet.
 	DaemonSet = "pitstop-agent"
+	// Coordinator is the name of the coordinator's Deployment.
+	Coordinator = "pitstop-coordinator"
 	// NoAgent is a label of nodes on which the lab's DaemonSet places no agent. Labels that say
 	// something of the node, as its system, will not do: kubelet sets them right.
 	NoAgent = "pitstop.dev/no-agent"
 )
 
-func (c *Cluster) pushAgent(ctx context.Context) error {
-	img, err := c.Builder.Agent(ctx, "dev")
-	if err != nil {
-		return err
-	}
-	_, err = c.PushAs(ctx, "pitstop-agent:dev", img)
-	return err
-}
-
-// AgentImage is the reference of the agent's image by its digest, so that another build is
-// another image.
-func (c *Cluster) AgentImage(ctx context.Context) (string, error) {
+// agentImage pushes the agent's image and returns its reference by its digest, so that another
+// build is another image.
+func (c *Cluster) agentImage(ctx context.Context) (string, error) {
 	img, err := c.Builder.Agent(ctx, "dev")
 	if err != nil {
 		return "", err
 	}
-	digest, err := img.Digest()
-	if err != nil {
-		return "", fmt.Errorf("digest of the agent's image: %w", err)
-	}
-	return c.Registry().Ref("pitstop-agent@" + digest.String()), nil
+	return c.byDigest(ctx, "pitstop-agent", img)
 }
 
-// install applies the manifests of deploy with the lab's image, and waits for the agents.
+func (c *Cluster) coordinatorImage(ctx context.Context) (string, error) {
+	img, err := c.Builder.Coordinator(ctx, "dev")
+	if err != nil {
+		return "", err
+	}
+	return c.byDigest(ctx, "pitstop-coordinator", img)
+}
+
+func (c *Cluster) byDigest(ctx context.Context, repository string, img v1.Image) (string, error) {
+	digest, err := img.Digest()
+	if err != nil {
+		return "", fmt.Errorf("digest of %s: %w", repository, err)
+	}
+	if _, err := c.PushAs(ctx, repository+":dev", img); err != nil {
+		return "", err
+	}
+	return c.Registry().Ref(repository + "@" + digest.String()), nil
+}
+
+// install applies the manifests of deploy with the lab's images, and waits for the agents and the
+// coordinator.
 func (c *Cluster) install(ctx context.Context) error {
-	image, err := c.AgentImage(ctx)
+	agent, err := c.agentImage(ctx)
+	if err != nil {
+		return err
+	}
+	coordinator, err := c.coordinatorImage(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,16 +79,16 @@ func (c *Cluster) install(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay(base, image)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay(base, agent, coordinator)), 0o600); err != nil {
 		return fmt.Errorf("overlay: %w", err)
 	}
 	if out, err := c.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
-		return fmt.Errorf("install the agent: %w: %s", err, out)
+		return fmt.Errorf("install: %w: %s", err, out)
 	}
-	return c.WaitAgents(ctx)
+	return errors.Join(c.WaitAgents(ctx), c.WaitCoordinator(ctx))
 }
 
-func overlay(base, image string) string {
+func overlay(base, agent, coordinator string) string {
 	return fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [%s]
@@ -88,7 +103,12 @@ patches:
         nodeAffinity:
           requiredDuringSchedulingIgnoredDuringExecution:
             nodeSelectorTerms: [{matchExpressions: [{key: %s, operator: DoesNotExist}]}]
-`, base, DaemonSet, image, NoAgent)
+- target: {kind: Deployment, name: %s}
+  patch: |
+    - {op: replace, path: /spec/template/spec/containers/0/image, value: %q}
+    - {op: replace, path: /spec/replicas, value: 1}
+    - {op: add, path: /spec/template/spec/containers/0/args, value: ["--v=1"]}
+`, base, DaemonSet, agent, NoAgent, Coordinator, coordinator)
 }
 
 // WaitAgents returns when the agent of this generation is ready on every node.
@@ -108,4 +128,22 @@ func (c *Cluster) WaitAgents(ctx context.Context) error {
 		return fmt.Errorf("agents are not ready: %d of %d: %w", last.Status.NumberReady, last.Status.DesiredNumberScheduled, err)
 	}
 	return err
+}
+
+// WaitCoordinator returns when the coordinator of this generation is ready.
+func (c *Cluster) WaitCoordinator(ctx context.Context) error {
+	var last appsv1.DeploymentStatus
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		d, err := c.Core.AppsV1().Deployments(System).Get(ctx, Coordinator, metav1.GetOptions{})
+		if err != nil {
+			return false, nil //nolint:nilerr // it is being made
+		}
+		last = d.Status
+		return last.ObservedGeneration == d.Generation && last.UpdatedReplicas == *d.Spec.Replicas &&
+			last.Replicas == last.UpdatedReplicas && last.ReadyReplicas == last.Replicas, nil
+	})
+	if err != nil {
+		return fmt.Errorf("the coordinator is not ready: %d of %d: %w", last.ReadyReplicas, last.Replicas, err)
+	}
+	return nil
 }

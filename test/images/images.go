@@ -60,6 +60,14 @@ func (b Builder) Agent(ctx context.Context, version string) (v1.Image, error) {
 	})
 }
 
+// Coordinator is the pitstop-coordinator. It runs as nobody.
+func (b Builder) Coordinator(ctx context.Context, version string) (v1.Image, error) {
+	return b.image(ctx, program{
+		name: "pitstop-coordinator", pkg: "./cmd/pitstop-coordinator", title: "Pitstop coordinator",
+		version: version, ldflags: "-X main.version=" + version, user: "65532:65532", ports: []string{"9465/tcp", "9466/tcp"},
+	})
+}
+
 // Padded is img with layers more layers of mib MiB each, that cannot be compressed: something to
 // pull. The padding depends on its size and on seed alone.
 func Padded(img v1.Image, layers, mib int, seed int64) (v1.Image, error) {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/utils/ptr"
 
-	"pitstop.dev/agent"
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
 )
@@ -184,12 +183,5 @@ func golden(t *testing.T, name, text string) {
 	}
 	if diff := cmp.Diff(string(want), text); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
-}
-
-// The plugin reads the Leases by name and does not link the agent for that.
-func TestLeasesAreThoseOfTheAgent(t *testing.T) {
-	if LeasePrefix+"node-a" != agent.LeaseName("node-a") || LeaseTime != agent.LeaseDuration {
-		t.Errorf("agents use %s and %s", agent.LeaseName("node-a"), agent.LeaseDuration)
 	}
 }

@@ -14,22 +14,15 @@ import (
 	"pitstop.dev/readiness"
 )
 
-// Where the agents say that they live.
-const (
-	// LeaseNamespace is the namespace of the agents' Leases.
-	LeaseNamespace = "pitstop-system"
-	// LeasePrefix with the node's name is the name of its agent's Lease.
-	LeasePrefix = "pitstop-agent-"
-	// LeaseTime is how long after its last renewal an agent counts as alive.
-	LeaseTime = 40 * time.Second
-)
+// LeaseNamespace is the namespace of the agents' Leases.
+const LeaseNamespace = "pitstop-system"
 
 // An AgentState says whether the agent of a node is alive.
 type AgentState string
 
 // The states of an agent.
 const (
-	// AgentAlive has renewed its Lease within LeaseTime.
+	// AgentAlive has renewed its Lease within v1alpha1.AgentLeaseDuration.
 	AgentAlive AgentState = "Alive"
 	// AgentDead has not, or there is no Lease.
 	AgentDead AgentState = "Dead"
@@ -50,7 +43,7 @@ func AgentOf(lease *coordinationv1.Lease, now time.Time) Agent {
 	}
 	renewed := lease.Spec.RenewTime.Time
 	a := Agent{State: AgentAlive, Renewed: &metav1.Time{Time: renewed}}
-	if now.Sub(renewed) > LeaseTime {
+	if now.Sub(renewed) > v1alpha1.AgentLeaseDuration {
 		a.State = AgentDead
 	}
 	return a
@@ -98,7 +91,7 @@ func (d *Diagnosis) unopened(pod *corev1.Pod) {
 		text, _ := Explain(d.Reason)
 		d.Why, d.Way = text.Why, text.Way
 	case AgentUnknown:
-		d.Way = fmt.Sprintf("the agent on node %s opens it; whether it is alive says the Lease %s/%s%s, which you may not read", pod.Spec.NodeName, LeaseNamespace, LeasePrefix, pod.Spec.NodeName)
+		d.Way = fmt.Sprintf("the agent on node %s opens it; whether it is alive says the Lease %s/%s, which you may not read", pod.Spec.NodeName, LeaseNamespace, v1alpha1.AgentLeaseName(pod.Spec.NodeName))
 	}
 }
 

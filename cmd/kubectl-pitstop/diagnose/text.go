@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/printers"
+
+	"pitstop.dev/api/v1alpha1"
 )
 
 // Text returns the diagnosis for people: one line per question, those without an answer left
@@ -45,7 +47,7 @@ func (d Diagnosis) agentText() string {
 		return fmt.Sprintf("alive, seen %s ago", d.ago(d.Agent.Renewed.Time))
 	case AgentDead:
 		if d.Agent.Renewed == nil {
-			return "none on this node (no Lease " + LeaseNamespace + "/" + LeasePrefix + d.Node + ")"
+			return "none on this node (no Lease " + LeaseNamespace + "/" + v1alpha1.AgentLeaseName(d.Node) + ")"
 		}
 		return fmt.Sprintf("gone: last seen %s ago", d.ago(d.Agent.Renewed.Time))
 	case AgentUnknown:

@@ -193,7 +193,7 @@ func (c *cluster) facts(ctx context.Context, name string, now time.Time) (diagno
 func (c *cluster) lease(ctx context.Context, node string) (lease *coordinationv1.Lease, unknown bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	lease, err := c.Core.CoordinationV1().Leases(diagnose.LeaseNamespace).Get(ctx, diagnose.LeasePrefix+node, metav1.GetOptions{})
+	lease, err := c.Core.CoordinationV1().Leases(diagnose.LeaseNamespace).Get(ctx, v1alpha1.AgentLeaseName(node), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, false

@@ -41,16 +41,16 @@ type options struct {
 func command() *cobra.Command {
 	var o options
 	c := &cobra.Command{
-		Use:           "image (agent | engine) --out FILE",
+		Use:           "image (agent | coordinator | engine) --out FILE",
 		Short:         "Write a container image into a file",
 		Args:          cobra.ExactArgs(1),
-		ValidArgs:     []string{"agent", "engine"},
+		ValidArgs:     []string{"agent", "coordinator", "engine"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE:          func(c *cobra.Command, args []string) error { return write(c, args[0], o) },
 	}
 	c.Flags().StringVar(&o.out, "out", "", "file to write (required)")
-	c.Flags().StringVar(&o.tag, "tag", "", "name of the image (default pitstop-agent:VERSION or pitstop-engine:VERSION)")
+	c.Flags().StringVar(&o.tag, "tag", "", "name of the image (default pitstop-WHAT:VERSION)")
 	c.Flags().StringVar(&o.version, "version", "dev", "version that the program and the image's labels say")
 	c.Flags().StringVar(&o.arch, "arch", "", "architecture, as in GOARCH (default this machine's)")
 	return c
@@ -71,10 +71,12 @@ func write(c *cobra.Command, what string, o options) error {
 	switch what {
 	case "agent":
 		img, err = b.Agent(ctx, o.version)
+	case "coordinator":
+		img, err = b.Coordinator(ctx, o.version)
 	case "engine":
 		img, err = b.Engine(ctx, o.version, nil)
 	default:
-		return fmt.Errorf("no image %q: want agent or engine", what)
+		return fmt.Errorf("no image %q: want agent, coordinator or engine", what)
 	}
 	if err != nil {
 		return err

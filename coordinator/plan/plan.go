@@ -1,0 +1,74 @@
+package plan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// A Plan is what follows from a Snapshot.
+type Plan struct {
+	// Actions are to be taken in their order; one that fails ends the pass.
+	Actions []Action
+	// Report is what the status says.
+	Report Report
+	// Recheck is when the snapshot is to be judged again although nothing has changed. 0: never.
+	Recheck time.Duration
+}
+
+// ActionKind says what an Action does.
+type ActionKind string
+
+// The kinds of actions. Each is safe to repeat, and each but Create is bound to what was read.
+const (
+	// Book enters units into the ledger. It precedes every Write that takes a unit out of service.
+	Book ActionKind = "Book"
+	// Strike takes units from the ledger; the shell first reads their group live and leaves those
+	// whose update is still open, or whose group is still there in the case of a group's removal.
+	Strike ActionKind = "Strike"
+	// Create makes a ServingGroup.
+	Create ActionKind = "Create"
+	// Write replaces the spec of a ServingGroup, bound to UID and resourceVersion.
+	Write ActionKind = "Write"
+	// Delete deletes a ServingGroup, bound to UID and resourceVersion.
+	Delete ActionKind = "Delete"
+)
+
+// An Action is one write. Which fields are set depends on Kind.
+type Action struct {
+	Kind ActionKind
+	// Entries are the units of Book and Strike, as in status.updating.
+	Entries []string
+	// Group, UID and ResourceVersion say what Write and Delete are about; Group is also the name of
+	// what Create makes.
+	Group           string
+	UID             types.UID
+	ResourceVersion string
+	// Spec is that of Create and Write, whole.
+	Spec v1alpha1.ServingGroupSpec
+	// Event is the reason of the event that tells of the action once it succeeded, Message its
+	// text. Empty: none.
+	Event   string
+	Message string
+}
+
+// A Report is what the status of the ModelServing is to say.
+type Report struct {
+	Replicas, Ready, Available, Updated int32
+	// Complete: every live unit outside the partition is at the target and available, so that the
+	// current revision becomes the target if the partition is 0.
+	Complete    bool
+	Progressing Verdict
+	Blocked     Verdict
+	// Enough: at least replicas less maxUnavailable groups are available.
+	Enough Verdict
+}
+
+// A Verdict is a condition's status, reason and message.
+type Verdict struct {
+	True    bool
+	Reason  v1alpha1.ConditionReason
+	Message string
+}
