@@ -26,6 +26,9 @@ func tidy(v any) any {
 	case map[string]any:
 		for key, value := range v {
 			value = tidy(value)
+			if key == "resourceFieldRef" && member(value, "divisor") == "0" {
+				delete(value.(map[string]any), "divisor") // a Go struct has no absent quantity
+			}
 			if absent(key, value) {
 				delete(v, key)
 				continue
@@ -62,8 +65,6 @@ func absent(key string, value any) bool {
 			"lifecycle", "dnsConfig", "emptyDir":
 			return true
 		}
-	case string:
-		return key == "divisor" && v == "0"
 	}
 	return false
 }
@@ -73,7 +74,7 @@ func absent(key string, value any) bool {
 // Not among them, because the order has one: containers (they start in it, and a postStart hook holds
 // up the next), initContainers, command and args, env (a later variable may refer to an earlier one)
 // and envFrom (the last wins), nameservers, searches and options of DNS, httpHeaders, projected sources
-// (the last wins).
+// (the last wins), restartPolicyRules (the first wins).
 func arrange(key string, list []any) {
 	switch key {
 	case "volumes", "imagePullSecrets", "schedulingGates", "resourceClaims", "claims", "sysctls":

@@ -85,11 +85,8 @@ func normalisedTemplate(t *corev1.PodTemplateSpec, schedulerName string) *corev1
 func owned(annotation string) bool {
 	switch annotation {
 	case v1alpha1.HoldInPlace, v1alpha1.HoldUnit, v1alpha1.HoldDevice, v1alpha1.HoldGPUHealth,
-		v1alpha1.PatchedAt, roleDigest:
+		v1alpha1.PatchedAt, v1alpha1.RoleDigest:
 		return true
 	}
 	return false
 }
-
-// roleDigest is the annotation of a Pod with the RoleDigest that it was made from.
-const roleDigest = "pitstop.dev/role-digest"
