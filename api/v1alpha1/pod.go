@@ -32,6 +32,9 @@ const (
 	// writes it with the images.
 	PatchedAt = "pitstop.dev/patched-at"
 
+	// RoleDigest is the digest of what the Pod's revision says of its role: what the Pod was made from.
+	RoleDigest = "pitstop.dev/role-digest"
+
 	// MetricsPort names the port, by number or by name, where the engine serves its metrics.
 	// Without it the container port named "http" counts.
 	MetricsPort = "pitstop.dev/metrics-port"
