@@ -7,11 +7,16 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/test/cluster"
@@ -179,4 +184,46 @@ func (p *play) uids(role string) map[string]types.UID {
 		}
 	}
 	return out
+}
+
+// killLeader deletes the Pod that holds the coordinator's Lease, without a grace period.
+func (p *play) killLeader() {
+	p.t.Helper()
+	lease, err := p.Core.CoordinationV1().Leases(cluster.System).Get(p.t.Context(), cluster.Coordinator, metav1.GetOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	pods, err := p.Core.CoreV1().Pods(cluster.System).List(p.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if string(pod.UID) == *lease.Spec.HolderIdentity {
+			err := p.Core.CoreV1().Pods(cluster.System).Delete(p.t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			return
+		}
+	}
+	p.t.Fatalf("no Pod has the UID %s that leads", *lease.Spec.HolderIdentity)
+}
+
+// meddle annotates all objects of the ModelServing again and again, so that whoever read one before
+// meets a conflict.
+func (p *play) meddle(ctx context.Context, who int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/meddler-%d":"%d"}}}`, who, n)
+		for _, list := range []client.ObjectList{&v1alpha1.ModelServingList{}, &v1alpha1.ServingGroupList{}, &corev1.PodList{}} {
+			if p.Objects.List(ctx, list, client.InNamespace(cluster.Namespace)) != nil {
+				continue
+			}
+			_ = meta.EachListItem(list, func(item runtime.Object) error {
+				if o := item.(client.Object); strings.HasPrefix(o.GetName(), p.name) {
+					_ = p.Objects.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch)) // it may be gone
+				}
+				return nil
+			})
+		}
+	}
 }

@@ -3,6 +3,8 @@
 package rollout
 
 import (
+	"context"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -131,7 +133,7 @@ func TestAProtectedGroupIsRestoredAtItsOwnRevision(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.Coordinators(t.Context(), 1); err != nil {
+		if err := p.Coordinators(context.Background(), 1); err != nil {
 			t.Error(err)
 		}
 	})
@@ -148,4 +150,37 @@ func TestAProtectedGroupIsRestoredAtItsOwnRevision(t *testing.T) {
 	p.waits(func(ms *v1alpha1.ModelServing) bool { return ms.Status.AvailableReplicas == 4 })
 	want(t, "restored images", map[string]int{img.v1: 3}, p.images("0"))
 	want(t, "updated images", map[string]int{img.v2: 6}, p.images("2", "3"))
+}
+
+// It is no parallel test: the leader is killed in it.
+func TestAnotherCoordinatorTakesOver(t *testing.T) {
+	p := newPlay(t, "leader", budget(1, 0, 0), record.Rules{MaxUnavailable: 1})
+	if err := p.Coordinators(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Coordinators(context.Background(), 1); err != nil {
+			t.Error(err)
+		}
+	})
+	p.edits(image(img.v2))
+	p.waits(func(ms *v1alpha1.ModelServing) bool { return len(ms.Status.Updating) > 0 })
+	p.killLeader()
+	p.waits(cluster.Complete)
+	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
+}
+
+func TestOthersWriteTheSameObjectsAllTheTime(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, "storm", budget(2, 0, 0), record.Rules{MaxUnavailable: 2})
+	ctx, stop := context.WithCancel(t.Context())
+	var storm sync.WaitGroup
+	defer storm.Wait()
+	defer stop()
+	for i := range 3 {
+		storm.Go(func() { p.meddle(ctx, i) })
+	}
+	p.edits(image(img.v2))
+	p.waits(cluster.Complete)
+	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +36,7 @@ type Judge struct {
 	specs      []v1alpha1.ModelServing // as of generations that the controller may not have seen yet
 	groups     map[string]*v1alpha1.ServingGroup
 	pods       map[string]*corev1.Pod
+	revisions  map[string]bool
 	updating   []string
 	steady     bool // all groups were available once
 	available  int
@@ -43,7 +45,7 @@ type Judge struct {
 
 // Run judges all frames and returns what they violate.
 func (j *Judge) Run(frames []Frame) []string {
-	j.groups, j.pods = map[string]*v1alpha1.ServingGroup{}, map[string]*corev1.Pod{}
+	j.groups, j.pods, j.revisions = map[string]*v1alpha1.ServingGroup{}, map[string]*corev1.Pod{}, map[string]bool{}
 	for _, f := range frames {
 		switch o := f.Object.(type) {
 		case *v1alpha1.ModelServing:
@@ -54,6 +56,8 @@ func (j *Judge) Run(frames []Frame) []string {
 			if metav1.IsControlledBy(o, &v1alpha1.ModelServing{ObjectMeta: metav1.ObjectMeta{UID: j.uid()}}) {
 				j.group(f, o)
 			}
+		case *appsv1.ControllerRevision:
+			j.revisions[o.Name] = f.Type != watch.Deleted
 		case *corev1.Pod:
 			if o.Labels[v1alpha1.LabelModelServing] == j.Name {
 				j.pod(f, o)
@@ -124,9 +128,26 @@ func (j *Judge) group(f Frame, g *v1alpha1.ServingGroup) {
 		return
 	}
 	j.groups[g.Name] = g
+	for _, name := range named(g) {
+		if !j.revisions[name] {
+			j.violate(f, "names revision %s, which is not stored", name)
+		}
+	}
 	if !known && len(j.specs) > 0 && len(j.groups) > j.most()+j.MaxSurge {
 		j.violate(f, "%d groups live, at most %d+%d may", len(j.groups), j.most(), j.MaxSurge)
 	}
+}
+
+// named are the revisions that the group's spec names.
+func named(g *v1alpha1.ServingGroup) []string {
+	out := []string{g.Spec.Revision}
+	for _, i := range g.Spec.Instances {
+		out = append(out, i.Revision)
+	}
+	for _, u := range g.Spec.Updates {
+		out = append(out, u.Target, u.Previous)
+	}
+	return slices.DeleteFunc(out, func(name string) bool { return name == "" })
 }
 
 func (j *Judge) pod(f Frame, p *corev1.Pod) {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -62,6 +63,9 @@ func going(p *corev1.Pod) *corev1.Pod {
 func steady() *film {
 	f := &film{}
 	f.show(watch.Added, serving(2))
+	for _, name := range []string{"a", "b"} {
+		f.show(watch.Added, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
 	for i := range int32(2) {
 		f.show(watch.Added, group(i, "a"))
 		f.show(watch.Added, pod(i, "a", corev1.ConditionTrue))
@@ -97,6 +101,9 @@ func TestJudge(t *testing.T) {
 			f.show(watch.Deleted, pod(1, "a", corev1.ConditionFalse))
 			f.show(watch.Added, pod(1, "b", corev1.ConditionFalse))
 		}, "pinned to a"},
+		"a revision is named before it is stored": {func(f *film) {
+			f.show(watch.Modified, group(1, "c"))
+		}, "revision c, which is not stored"},
 		"a third group is made": {func(f *film) {
 			f.show(watch.Added, group(2, "a"))
 		}, "3 groups live, at most 2+0"},

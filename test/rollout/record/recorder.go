@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,7 +61,7 @@ func Start(ctx context.Context, c client.WithWatch, namespace string) (*Recorder
 }
 
 func kinds() []client.ObjectList {
-	return []client.ObjectList{&v1alpha1.ModelServingList{}, &v1alpha1.ServingGroupList{}, &corev1.PodList{}}
+	return []client.ObjectList{&v1alpha1.ModelServingList{}, &v1alpha1.ServingGroupList{}, &corev1.PodList{}, &appsv1.ControllerRevisionList{}}
 }
 
 func (r *Recorder) follow(ctx context.Context, list client.ObjectList, namespace string) error {
