@@ -86,7 +86,7 @@ func newPlay(t *testing.T, name string, strategy v1alpha1.RolloutStrategy, rules
 	}
 	p := &play{Cluster: shared, t: t, name: name, rules: rules}
 	var err error
-	if p.tape, err = record.Start(t.Context(), shared.Objects, cluster.Namespace); err != nil {
+	if p.tape, err = record.Start(context.WithoutCancel(t.Context()), shared.Objects, cluster.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.end)
@@ -106,7 +106,7 @@ func (p *play) end() {
 	frames, err := p.tape.Frames(ctx, cluster.Namespace)
 	p.tape.Stop()
 	if err != nil {
-		p.t.Errorf("inconclusive: %v", err)
+		p.t.Errorf("inconclusive: %.300v", err)
 	}
 	judge := record.Judge{Rules: p.rules}
 	for _, v := range judge.Run(frames) {
