@@ -147,7 +147,9 @@ func TestAProtectedGroupIsRestoredAtItsOwnRevision(t *testing.T) {
 	if err := p.Coordinators(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	p.waits(func(ms *v1alpha1.ModelServing) bool { return ms.Status.AvailableReplicas == 4 })
+	p.waits(func(ms *v1alpha1.ModelServing) bool { // the status is that of the time before, at first
+		return p.images("0")[img.v1]+p.images("0")[img.v2] == 3 && ms.Status.AvailableReplicas == 4
+	})
 	want(t, "restored images", map[string]int{img.v1: 3}, p.images("0"))
 	want(t, "updated images", map[string]int{img.v2: 6}, p.images("2", "3"))
 }
