@@ -125,6 +125,10 @@ func TestProjectTakesForOne(t *testing.T) {
 		"less than nothing of grace":                     {`terminationGracePeriodSeconds: -7`, `terminationGracePeriodSeconds: 1`},
 		"less than a thousandth":                         {`containers: [{name: a, resources: {limits: {cpu: 100u}}}]`, `containers: [{name: a, resources: {limits: {cpu: 1m}}}]`},
 		"more than an int64":                             {`containers: [{name: a, resources: {limits: {a/b: 16Ei}}}]`, `containers: [{name: a, resources: {limits: {a/b: 16384Pi}}}]`},
+		"a divisor in two ways":                          {`containers: [{name: a, env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}]}]`, `containers: [{name: a, env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1048576}}}]}]`},
+		"an overhead in two ways":                        {`overhead: {memory: 1Gi}`, `overhead: {memory: 1073741824}`},
+		"resources of the whole Pod in two ways":         {`resources: {limits: {memory: 1Gi}, requests: {memory: 1Mi}}`, `resources: {limits: {memory: 1073741824}, requests: {memory: 1048576}}`},
+		"the older protocol of HTTP":                     {`containers: [{name: a, livenessProbe: {httpGet: {port: 1, protocol: HTTP1}}}]`, `containers: [{name: a, livenessProbe: {httpGet: {port: 1}}}]`},
 		"zero in two ways":                               {`containers: [{name: a, resources: {limits: {cpu: 0.0, memory: 0Gi}}}]`, `containers: [{name: a, resources: {limits: {cpu: 0m, memory: 0}}}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +277,7 @@ template:
 schedulerName: old
 template:
   roles:
-  - {name: kept, replicas: 1, workerReplicas: 1, entryTemplate: {spec: {hostname: old}}, workerTemplate: {spec: {hostname: old}}}
+  - {name: kept, replicas: 1, workerReplicas: 1, entryTemplate: {metadata: {labels: {a: old}}, spec: {hostname: old}}, workerTemplate: {metadata: {labels: {a: old}}}}
   - {name: idle, entryTemplate: {spec: {hostname: old}}}
   - {name: back, replicas: 8, maxSurge: 1, entryTemplate: {spec: {hostname: old}}}
 `))
@@ -284,7 +288,7 @@ schedulerName: old
 template:
   restartGracePeriodSeconds: 5
   roles:
-  - {name: kept, replicas: 9, maxUnavailable: 2, partition: 1, workerReplicas: 1, entryTemplate: {spec: {hostname: old}}, workerTemplate: {spec: {hostname: old}}}
+  - {name: kept, replicas: 9, maxUnavailable: 2, partition: 1, workerReplicas: 1, entryTemplate: {metadata: {labels: {a: old}}, spec: {hostname: old}}, workerTemplate: {metadata: {labels: {a: old}}}}
   - {name: idle, replicas: 2, entryTemplate: {spec: {hostname: old}}, workerTemplate: {spec: {hostname: dormant}}}
   - {name: back, replicas: 1, entryTemplate: {spec: {hostname: old}}}
 `)
@@ -292,9 +296,10 @@ template:
 	if diff := cmp.Diff(want, today); diff != "" {
 		t.Errorf("Apply (-want +got):\n%s", diff)
 	}
-	today.Template.Roles[0].EntryTemplate.Spec.Hostname = "changed"
-	if old.Roles[2].EntryTemplate.Spec.Hostname != "old" {
-		t.Error("the spec shares the revision's template")
+	today.Template.Roles[0].EntryTemplate.Labels["a"] = "changed"
+	today.Template.Roles[0].WorkerTemplate.Labels["a"] = "changed"
+	if kept, _ := old.Role("kept"); kept.EntryTemplate.Labels["a"] != "old" || kept.WorkerTemplate.Labels["a"] != "old" {
+		t.Error("the spec shares the revision's templates")
 	}
 	if diff := cmp.Diff(old, project(t, want)); diff != "" {
 		t.Errorf("projected again (-want +got):\n%s", diff)
