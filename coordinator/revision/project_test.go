@@ -230,6 +230,18 @@ func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+func TestDecodeBringsOlderDataUpToDate(t *testing.T) {
+	older := `{"version":"v1","roles":[{"name":"b","entryTemplate":{"spec":{"dnsPolicy":"ClusterFirst"}}},{"name":"a","entryTemplate":{"spec":{"volumes":[{"name":"z"},{"name":"a","emptyDir":{}}]}}}]}`
+	want := project(t, spec(t, `{template: {roles: [{name: a, entryTemplate: {spec: {volumes: [{name: a}, {name: z}]}}}, {name: b}]}}`))
+	got, err := Decode(holding([]byte(older)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Decode (-want +got):\n%s", diff)
+	}
+}
+
 func TestCompare(t *testing.T) {
 	canonical := `{"roles":[{"entryTemplate":{"spec":{"hostname":"a"}},"name":"a"}],"version":"v1"}`
 	for name, tt := range map[string]struct {

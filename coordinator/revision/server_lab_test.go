@@ -56,6 +56,31 @@ func TestDefaultsOfARealAPIServer(t *testing.T) {
 	}
 }
 
+// TestRevisionsOnARealAPIServer stores one: the server takes it as it is and gives back the same bytes.
+func TestRevisionsOnARealAPIServer(t *testing.T) {
+	server := newAPIServer(t)
+	for _, file := range glob(t, "testdata/same/*/*.yaml") {
+		ms := serving()
+		ms.Namespace = server.namespace
+		want := project(t, spec(t, string(read(t, file))))
+		want.Roles[0].EntryTemplate.Annotations = map[string]string{"a": `<&> "é"`}
+		cr, err := New(ms, want, 1, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := server.client.AppsV1().ControllerRevisions(ms.Namespace).Create(t.Context(), cr, dryRun())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(cr.Data.Raw), string(got.Data.Raw)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+		if data, err := Decode(got); err != nil || cmp.Diff(want, data) != "" {
+			t.Errorf("%s: %v %s", file, err, cmp.Diff(want, data))
+		}
+	}
+}
+
 // scheduled is a template as a Pod is made from it.
 func scheduled(t corev1.PodTemplateSpec, schedulerName string) corev1.PodTemplateSpec {
 	t = *t.DeepCopy()
