@@ -147,5 +147,5 @@ func (h History) superfluous(own []*appsv1.ControllerRevision, target string) []
 	free := slices.DeleteFunc(slices.Clone(own), func(cr *appsv1.ControllerRevision) bool {
 		return cr.Name == target || h.References.Has(cr.Name)
 	})
-	return free[:max(0, len(free)-int(h.Limit))]
+	return free[:max(0, len(free)-int(max(0, h.Limit)))]
 }

@@ -200,6 +200,11 @@ func TestDecide(t *testing.T) {
 			stored: []*appsv1.ControllerRevision{revision(t, "a", 1), revision(t, "b", 2), revision(t, "c", 3)},
 			want:   outline{Target: "a", Raise: 4, Delete: "b c"},
 		},
+		"less than nothing is nothing": {
+			stored: []*appsv1.ControllerRevision{revision(t, "b", 1), revision(t, "a", 2)},
+			limit:  -1,
+			want:   outline{Target: "a", Delete: "b"},
+		},
 		"a new target does not save the others": {
 			stored: []*appsv1.ControllerRevision{revision(t, "b", 1)},
 			want:   outline{Target: ofA, Create: 2, Delete: "b"},

@@ -1,6 +1,7 @@
 package revision
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"testing"
@@ -65,6 +66,32 @@ func TestPropertyOfCompare(t *testing.T) {
 		}
 		if got, back := Compare(a, b), Compare(b, a); got != want || back != want {
 			t.Fatalf("%s and %s, want %s", got, back, want)
+		}
+	})
+}
+
+// TestPropertyOfDamagedData damages stored bytes anywhere. What is then readable is data like any other,
+// and all else is said to be unreadable.
+func TestPropertyOfDamagedData(t *testing.T) {
+	files := glob(t, "testdata/v1/*.json")
+	rapid.Check(t, func(rt *rapid.T) {
+		data := read(t, rapid.SampledFrom(files).Draw(rt, "file"))
+		for range rapid.IntRange(1, 3).Draw(rt, "damages") {
+			at := rapid.IntRange(0, len(data)).Draw(rt, "at")
+			lost := rapid.IntRange(0, min(4, len(data)-at)).Draw(rt, "lost")
+			instead := rapid.SampledFrom([]string{"", "\"", "{}", "[null]", "9", "-1e400", ",", "x", "\x00"}).Draw(rt, "instead")
+			data = slices.Concat(data[:at], []byte(instead), data[at+lost:])
+		}
+		d, err := Decode(holding(data))
+		if errors.Is(err, ErrUnreadable) {
+			return
+		}
+		if err != nil {
+			rt.Fatalf("of another kind: %v", err)
+		}
+		again, err := Decode(holding(mustEncode(rt, d)))
+		if diff := cmp.Diff(d, again); err != nil || diff != "" {
+			rt.Fatalf("stored again: %v (-want +got):\n%s", err, diff)
 		}
 	})
 }
