@@ -1,0 +1,177 @@
+package pods
+
+import (
+	"strings"
+	"time"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// restless is how long a Pod has to have lived to be recreated for having failed: what fails at once
+// is not made anew as fast as it can.
+const restless = 10 * time.Second
+
+// recover looks after the instances that no update covers.
+func (d *decision) recover() {
+	for _, i := range d.instances {
+		if i.update != nil {
+			if i.phase == "" { // its permit allows nothing yet
+				i.phase = i.keptPhase()
+			}
+			continue
+		}
+		if i.phase = i.keptPhase(); !i.declared {
+			i.phase = v1alpha1.InstanceRemoving
+		}
+	}
+	for _, i := range d.instances {
+		if i.update == nil && i.declared && i.resolved {
+			d.judge(i)
+		}
+	}
+	for _, i := range d.instances {
+		if i.update == nil {
+			d.follow(i)
+		}
+	}
+}
+
+// judge finds out whether an instance lost a Pod, and lets recovery begin if it did.
+func (d *decision) judge(i *instance) {
+	why := d.loss(i)
+	switch {
+	case why == "" || i.phase == v1alpha1.InstanceRecreating:
+	case d.s.Settings.Recovery == v1alpha1.RecoverNone:
+	case d.s.Settings.Recovery == v1alpha1.RecoverServingGroup:
+		d.note(Notice{Reason: v1alpha1.EventRecovering, Warning: true, Message: "the group is created anew: " + why})
+		for _, other := range d.instances {
+			if other.update == nil && other.declared && other.resolved && (len(other.pods) > 0 || other == i) {
+				other.phase = v1alpha1.InstanceRecreating
+			}
+		}
+	default:
+		d.note(Notice{Reason: v1alpha1.EventRecovering, Warning: true, Message: unitWords(i.unit) + " is created anew: " + why})
+		i.phase = v1alpha1.InstanceRecreating
+	}
+}
+
+// loss says which Pod of the instance is lost; empty if none is. An instance whose Pods never were
+// all there has lost none, but what is there may be no good.
+func (d *decision) loss(i *instance) string {
+	if missing := i.missing(); len(missing) > 0 && i.phase == v1alpha1.InstanceRunning {
+		return "Pod " + v1alpha1.PodName(d.s.Group.Name, i.role, i.ordinal, missing[0]) + " is gone"
+	}
+	for _, p := range i.pods {
+		switch {
+		case p.Deleting:
+			if i.phase == v1alpha1.InstanceRunning {
+				return "Pod " + p.Name + " was deleted"
+			}
+		case i.outdated(p):
+			return "Pod " + p.Name + " is not at the revision that the instance is pinned to"
+		case p.Ended:
+			if d.due(p.Created.Add(restless)) {
+				return "Pod " + p.Name + " has ended: " + p.Trouble
+			}
+		case !p.Restarted.IsZero():
+			if d.due(later(p.Restarted.Add(d.s.Settings.RestartGrace), p.Created.Add(restless))) {
+				return "a container of Pod " + p.Name + " was restarted and is not ready"
+			}
+		}
+	}
+	return ""
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// follow does what the phase asks for.
+func (d *decision) follow(i *instance) {
+	switch i.phase {
+	case v1alpha1.InstanceCreating:
+		if i.resolved && i.whole() {
+			i.phase = v1alpha1.InstanceRunning
+		}
+		d.replace(i)
+	case v1alpha1.InstanceRunning:
+		d.replace(i)
+	case v1alpha1.InstanceRecreating:
+		if i.old.Phase != v1alpha1.InstanceRecreating || !i.resolved {
+			return // that it is to be is written first
+		}
+		if d.clear(i); len(i.pods) == 0 && d.othersClear() {
+			i.phase = v1alpha1.InstanceCreating
+		}
+	case v1alpha1.InstanceRemoving:
+		d.clear(i)
+	}
+}
+
+// replace refills single Pods. Where recovery is None that is all that recovery does.
+func (d *decision) replace(i *instance) {
+	if !i.resolved {
+		return
+	}
+	for _, p := range i.pods {
+		switch {
+		case p.Ended:
+			if d.due(p.Created.Add(restless)) {
+				d.deletePod(p)
+			}
+		case i.outdated(p):
+			if done, _, message := d.drained(p, KeyRecovery); done {
+				d.deletePod(p)
+			} else {
+				i.trouble = "Pod " + p.Name + ": " + message
+			}
+		}
+	}
+	d.refill(i)
+}
+
+// clear drains all Pods of the instance, then deletes them.
+func (d *decision) clear(i *instance) {
+	at := d.drainAll([]*instance{i}, KeyRecovery)
+	if at.stage != v1alpha1.UnitDrained {
+		i.trouble = at.message
+		return
+	}
+	for _, p := range i.pods {
+		d.deletePod(p)
+	}
+	if going := i.standing(); len(at.skipped) > 0 && going > 0 {
+		d.note(Notice{
+			Reason: v1alpha1.EventDrainSkipped, Warning: true,
+			Message: unitWords(i.unit) + " goes without a drain of " + strings.Join(at.skipped, ", ") + ": no live agent drains there",
+		})
+	}
+}
+
+// standing counts the Pods that are not being deleted.
+func (i *instance) standing() int {
+	var n int
+	for _, p := range i.pods {
+		if !p.Deleting {
+			n++
+		}
+	}
+	return n
+}
+
+// othersClear reports whether no instance of the group has old Pods that recovery is about to take,
+// where a group is created anew as one.
+func (d *decision) othersClear() bool {
+	if d.s.Settings.Recovery != v1alpha1.RecoverServingGroup {
+		return true
+	}
+	for _, i := range d.instances {
+		if i.update == nil && i.phase == v1alpha1.InstanceRecreating && len(i.pods) > 0 {
+			return false
+		}
+	}
+	return true
+}
