@@ -98,6 +98,7 @@ func (d *decision) settled(p Pod) bool {
 // where no agent does it.
 func (d *decision) settle() {
 	for _, i := range d.instances {
+		d.relabel(i)
 		if i.leaving() || i.update != nil && !i.covered(v1alpha1.PermitServe) {
 			continue
 		}
@@ -110,6 +111,15 @@ func (d *decision) settle() {
 				d.release(p, key)
 				d.open(p)
 			}
+		}
+	}
+}
+
+// relabel gives Pods back the labels by which Services and caches find them.
+func (d *decision) relabel(i *instance) {
+	for _, p := range i.pods {
+		if p.Mislabelled && !p.Deleting {
+			d.do(Action{Kind: RestoreLabels, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion})
 		}
 	}
 }

@@ -66,6 +66,8 @@ const (
 	// SetLeader sets the leader label of a Pod, UnsetLeader removes it.
 	SetLeader   ActionKind = "SetLeader"
 	UnsetLeader ActionKind = "UnsetLeader"
+	// RestoreLabels writes the labels that say where a Pod belongs.
+	RestoreLabels ActionKind = "RestoreLabels"
 	// RemoveFinalizer lets the ServingGroup go.
 	RemoveFinalizer ActionKind = "RemoveFinalizer"
 )

@@ -14,6 +14,8 @@ import (
 const (
 	// overdue is how long a Pod may outlast its grace period before that is reported.
 	overdue = time.Minute
+	// reread is how long it takes until a revision that could not be read is read again.
+	reread = 30 * time.Second
 	// maxMessage is the longest message that the API takes.
 	maxMessage = 1024
 )
@@ -151,6 +153,7 @@ func (d *decision) ready() Verdict {
 func (d *decision) unresolved() {
 	for _, i := range d.instances {
 		if i.declared && !i.resolved && !d.s.Group.Deleting {
+			d.by(d.s.Now.Add(reread))
 			d.block(v1alpha1.BlockedRevision, "revision "+i.pin+" of "+unitWords(i.unit)+
 				" is missing, cannot be read, or does not have the role: nothing of it is created or deleted until it is restored")
 		}

@@ -106,7 +106,9 @@ type Pod struct {
 	// HeldUnit and HeldInPlace: the Pod has that hold. HeldOther: it has yet another one.
 	HeldUnit, HeldInPlace, HeldOther bool
 	Leader                           bool
-	DeletionCost                     int64
+	// Mislabelled: labels that say where the Pod belongs are not what they were.
+	Mislabelled  bool
+	DeletionCost int64
 	// Trouble says in words what keeps the Pod from being ready; it may be empty.
 	Trouble string
 }
