@@ -29,16 +29,17 @@ func (d *decision) order(p Pod) (Order, bool) {
 }
 
 // give has the agent of the Pod's node take the Pod as far as the permit says. The key tells a new
-// attempt from the present one.
+// attempt from the present one; and what was given back in an attempt is taken in a new one only.
 func (d *decision) give(p Pod, key string, permit v1alpha1.Permit) {
 	order := NewOrder{PodUID: p.UID, Node: p.Node, Attempt: 1, Key: key, Permit: permit}
 	o, ours := d.order(p)
 	_, stands := d.orders[p.Name]
+	anew := o.Key != key || o.Permit == v1alpha1.PermitServe && permit != v1alpha1.PermitServe
 	switch {
-	case ours && o.Key == key && o.Permit.Allows(permit):
+	case ours && !anew && o.Permit.Allows(permit):
 	case ours:
 		order.Attempt = o.Attempt
-		if o.Key != key {
+		if anew {
 			order.Attempt++
 		}
 		d.do(Action{Kind: UpdateOrder, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Order: order})
@@ -65,12 +66,30 @@ func (d *decision) drained(p Pod, key string) (done, skipped bool, message strin
 	switch {
 	case !ours || o.Key != key || o.ReportedAttempt != o.Attempt:
 		return false, false, "the agent of node " + p.Node + " has not answered yet"
-	case o.Stage.Ended(), o.Stage == v1alpha1.StageFailed:
+	case o.Stage == v1alpha1.StageDrained:
+		return true, false, ""
+	case o.drainOver():
 		return true, !p.Idle, "" // it could not be drained, and the agent says why
-	case o.Stage != v1alpha1.StageDrained:
-		return false, false, cmp.Or(o.Message, "the agent of node "+p.Node+" is at stage "+string(o.Stage))
 	}
-	return true, false, ""
+	return false, false, cmp.Or(o.Message, "the agent of node "+p.Node+" is at stage "+string(o.Stage))
+}
+
+// drainOver reports whether the agent has drained the Pod for this order, or given up.
+func (o Order) drainOver() bool {
+	return o.ReportedAttempt == o.Attempt &&
+		(o.Stage == v1alpha1.StageDrained || o.Stage == v1alpha1.StageFailed || o.Stage.Ended() && o.Permit == v1alpha1.PermitDrain)
+}
+
+// takes deletes an old Pod of a unit that is at Swap or later. It was drained for this attempt; one
+// that was not, because it turned up later or its agent did, is drained now.
+func (d *decision) takes(p Pod, u *v1alpha1.UnitUpdate) (message string) {
+	if o, ours := d.order(p); !ours || o.Key != OrderKey(u.Attempt) || !o.drainOver() {
+		if done, _, message := d.drained(p, KeyRecovery); !done {
+			return message
+		}
+	}
+	d.deletePod(p)
+	return "it is being deleted"
 }
 
 // release gives a Pod back that an order of an earlier attempt keeps, or kept, out of traffic.

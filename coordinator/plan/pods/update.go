@@ -33,7 +33,7 @@ func (d *decision) updates() {
 		case !u.Permit.Allows(v1alpha1.PermitSwap):
 			at = d.drain(u, members)
 		case u.Method == v1alpha1.UnitRemove:
-			at = d.removeUnit(members)
+			at = d.removeUnit(u, members)
 		default:
 			at = d.swap(u, members)
 		}
@@ -92,15 +92,14 @@ func (d *decision) drainAll(members []*instance, key string) standing {
 }
 
 // removeUnit deletes the Pods of instances that are no longer declared.
-func (d *decision) removeUnit(members []*instance) standing {
+func (d *decision) removeUnit(u *v1alpha1.UnitUpdate, members []*instance) standing {
 	at := standing{stage: v1alpha1.UnitSwapping, reason: v1alpha1.UnitWaitingPermit}
 	for _, i := range members {
 		for _, p := range i.pods {
 			if i.declared {
 				continue
 			}
-			d.deletePod(p)
-			at.reason, at.message = v1alpha1.UnitWaitingDeletion, "Pod "+p.Name+" is being deleted"
+			at.reason, at.message = v1alpha1.UnitWaitingDeletion, "Pod "+p.Name+" is not gone yet: "+d.takes(p, u)
 		}
 	}
 	return at
@@ -114,18 +113,23 @@ func (d *decision) swap(u *v1alpha1.UnitUpdate, members []*instance) standing {
 			return standing{frozen: true}
 		}
 	}
+	var old standing
 	for _, i := range members {
 		for _, p := range i.pods {
-			if i.outdated(p) || p.Ended && d.due(p.Created.Add(restless)) {
+			switch {
+			case i.outdated(p):
+				message := d.takes(p, u)
+				old = standing{
+					stage: v1alpha1.UnitSwapping, reason: v1alpha1.UnitWaitingDeletion,
+					message: "Pod " + p.Name + " of the revision before is not gone yet: " + message,
+				}
+			case p.Ended && d.due(p.Created.Add(restless)):
 				d.deletePod(p)
 			}
 		}
 	}
-	if p, ok := firstPod(members, (*instance).outdated); ok {
-		return standing{
-			stage: v1alpha1.UnitSwapping, reason: v1alpha1.UnitWaitingDeletion,
-			message: "Pod " + p.Name + " of the revision before is not gone yet",
-		}
+	if old.stage != "" {
+		return old
 	}
 	for _, i := range members {
 		d.refill(i)
