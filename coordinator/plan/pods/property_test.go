@@ -157,21 +157,16 @@ func (w *world) rest() {
 	for node := range w.agents { // a gate that an agent closed is an agent's to open
 		w.agents[node] = w.agents[node] || w.closedOn(node)
 	}
-	for range 600 {
+	for range 2000 {
 		plan := w.pass(0)
 		if w.broken != "" || w.gone {
 			return
 		}
-		moved := len(plan.Actions) > 0
-		for _, name := range w.names() {
-			moved = w.kubelet(name) || moved
-			moved = w.agent(name, false) || moved
-		}
-		moved = w.serve() || moved
+		moved := w.sweep(2) || w.sweep(1) || w.serve() || len(plan.Actions) > 0
 		switch {
-		case moved || w.unseen(plan):
-		case w.atRest():
+		case w.atRest() && !w.unseen(plan):
 			return
+		case moved || w.unseen(plan):
 		case plan.Recheck > 0:
 			w.now = w.now.Add(plan.Recheck)
 		default:
@@ -180,6 +175,19 @@ func (w *world) rest() {
 		}
 	}
 	w.fail("never ends: %+v", w.group.Status)
+}
+
+// sweep lets one in so many of the kubelets and agents do something, and reports whether any did.
+func (w *world) sweep(one int) (moved bool) {
+	for _, name := range w.names() {
+		if w.rnd.IntN(one) == 0 {
+			moved = w.kubelet(name) || moved
+		}
+		if w.rnd.IntN(one) == 0 {
+			moved = w.agent(name, false) || moved
+		}
+	}
+	return moved
 }
 
 // unseen reports whether the next plan is another one because of what this one reported.

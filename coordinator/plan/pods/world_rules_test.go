@@ -187,6 +187,9 @@ func (w *world) judgeReport(s pods.Snapshot, plan pods.Plan) {
 		if !i.Ready && i.Message == "" {
 			w.fail("%s waits without a reason", unit)
 		}
+		if i.Phase == v1alpha1.InstanceRecreating && w.settings.Recovery == v1alpha1.RecoverNone {
+			w.fail("%s is recreated where nothing recovers", unit)
+		}
 		if i.Ready && w.covering(unit) != nil {
 			w.fail("%s counts as ready in an update", unit)
 		}
