@@ -17,9 +17,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,10 +68,9 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
 	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start())}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	w.must(errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
 	builder := fake.NewClientBuilder().WithScheme(scheme).
+		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).
 		WithStatusSubresource(&v1alpha1.ServingGroup{}, &v1alpha1.InPlaceUpdate{}).
 		WithIndex(&corev1.Pod{}, servinggroup.IndexOwner, servinggroup.OwnerUID).
 		WithIndex(&corev1.Service{}, servinggroup.IndexOwner, servinggroup.OwnerUID).
@@ -124,7 +124,7 @@ func (w *world) write(verb string, o client.Object, do func() error) error {
 			return err
 		}
 	}
-	name := verb + " " + o.GetName()
+	name := fmt.Sprintf("%s %s %s", verb, strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetName())
 	if w.cut--; w.cut == 0 && !w.cutAfter {
 		return errCut
 	}
