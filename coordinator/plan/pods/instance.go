@@ -24,6 +24,8 @@ type instance struct {
 	// update covers the instance; nil: none does.
 	update *v1alpha1.UnitUpdate
 	phase  v1alpha1.InstancePhase
+	// recoveries is how often it was created anew for having failed, this time included.
+	recoveries int32
 	// trouble says why the instance gets on no further, where its Pods do not.
 	trouble string
 }
@@ -56,6 +58,7 @@ func instances(s Snapshot) []*instance {
 	})
 	for _, i := range out {
 		i.old = phases[i.unit]
+		i.recoveries = i.old.Recoveries
 		i.update = covering(s.Group.Spec.Updates, i.unit)
 		slices.SortFunc(i.pods, func(a, b Pod) int { return cmp.Compare(a.Index, b.Index) })
 	}

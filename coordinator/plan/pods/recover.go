@@ -7,9 +7,29 @@ import (
 	"pitstop.dev/api/v1alpha1"
 )
 
-// restless is how long a Pod has to have lived to be recreated for having failed: what fails at once
-// is not made anew as fast as it can.
-const restless = 10 * time.Second
+const (
+	// restless is how long a Pod has to have lived to be recreated for having failed the first time.
+	// The time doubles with every failure, up to patience: kubelet's own back-off ends with the Pod.
+	restless = 10 * time.Second
+	patience = 5 * time.Minute
+	// forgiven is how long a Pod has to have lived for the failures before it not to count.
+	forgiven = 10 * time.Minute
+)
+
+// pauseOver reports whether a Pod that failed has lived long enough to be recreated.
+func (d *decision) pauseOver(i *instance, p Pod) bool { return d.due(i.pauseEnd(p)) }
+
+func (i *instance) pauseEnd(p Pod) time.Time {
+	return p.Created.Add(min(restless<<min(i.old.Recoveries, 10), patience))
+}
+
+// count counts a failure for which the Pod is recreated.
+func (d *decision) count(i *instance, p Pod) {
+	i.recoveries = i.old.Recoveries + 1
+	if d.s.Now.Sub(p.Created) >= forgiven {
+		i.recoveries = 1
+	}
+}
 
 // recover looks after the instances that no update covers.
 func (d *decision) recover() {
@@ -38,10 +58,17 @@ func (d *decision) recover() {
 
 // judge finds out whether an instance lost a Pod, and lets recovery begin if it did.
 func (d *decision) judge(i *instance) {
-	why := d.loss(i)
+	if i.phase == v1alpha1.InstanceRecreating {
+		return
+	}
+	why, failed := d.loss(i)
+	if why == "" || d.s.Settings.Recovery == v1alpha1.RecoverNone {
+		return
+	}
+	if failed != nil {
+		d.count(i, *failed)
+	}
 	switch {
-	case why == "" || i.phase == v1alpha1.InstanceRecreating:
-	case d.s.Settings.Recovery == v1alpha1.RecoverNone:
 	case d.s.Settings.Recovery == v1alpha1.RecoverServingGroup:
 		d.note(Notice{Reason: v1alpha1.EventRecovering, Warning: true, Message: "the group is created anew: " + why})
 		for _, other := range d.instances {
@@ -55,31 +82,39 @@ func (d *decision) judge(i *instance) {
 	}
 }
 
-// loss says which Pod of the instance is lost; empty if none is. An instance whose Pods never were
-// all there has lost none, but what is there may be no good.
-func (d *decision) loss(i *instance) string {
+// loss says which Pod of the instance is lost; empty if none is. It returns the Pod if that failed by
+// itself. An instance whose Pods never were all there has lost none, but what is there may be no good.
+func (d *decision) loss(i *instance) (why string, failed *Pod) {
 	if missing := i.missing(); len(missing) > 0 && i.phase == v1alpha1.InstanceRunning {
-		return "Pod " + v1alpha1.PodName(d.s.Group.Name, i.role, i.ordinal, missing[0]) + " is gone"
+		return "Pod " + v1alpha1.PodName(d.s.Group.Name, i.role, i.ordinal, missing[0]) + " is gone", nil
 	}
-	for _, p := range i.pods {
+	for n, p := range i.pods {
 		switch {
 		case p.Deleting:
 			if i.phase == v1alpha1.InstanceRunning {
-				return "Pod " + p.Name + " was deleted"
+				return "Pod " + p.Name + " was deleted", nil
 			}
 		case i.outdated(p):
-			return "Pod " + p.Name + " is not at the revision that the instance is pinned to"
+			return "Pod " + p.Name + " is not at the revision that the instance is pinned to", nil
 		case p.Ended:
-			if d.due(p.Created.Add(restless)) {
-				return "Pod " + p.Name + " has ended: " + p.Trouble
+			if d.pauseOver(i, p) {
+				return words("Pod "+p.Name+" has ended", p.Trouble), &i.pods[n]
 			}
 		case !p.Restarted.IsZero():
-			if d.due(later(p.Restarted.Add(d.s.Settings.RestartGrace), p.Created.Add(restless))) {
-				return "a container of Pod " + p.Name + " was restarted and is not ready"
+			if d.due(later(p.Restarted.Add(d.s.Settings.RestartGrace), i.pauseEnd(p))) {
+				return "a container of Pod " + p.Name + " was restarted and is not ready", &i.pods[n]
 			}
 		}
 	}
-	return ""
+	return "", nil
+}
+
+// words adds a detail, if there is one.
+func words(what, detail string) string {
+	if detail == "" {
+		return what
+	}
+	return what + ": " + detail
 }
 
 func later(a, b time.Time) time.Time {
@@ -119,9 +154,7 @@ func (d *decision) replace(i *instance) {
 	for _, p := range i.pods {
 		switch {
 		case p.Ended:
-			if d.due(p.Created.Add(restless)) {
-				d.deletePod(p)
-			}
+			d.replaceEnded(i, p)
 		case i.outdated(p):
 			if done, _, message := d.drained(p, KeyRecovery); done {
 				d.deletePod(p)
@@ -131,6 +164,14 @@ func (d *decision) replace(i *instance) {
 		}
 	}
 	d.refill(i)
+}
+
+// replaceEnded deletes a Pod in which nothing runs any more.
+func (d *decision) replaceEnded(i *instance, p Pod) {
+	if !p.Deleting && d.pauseOver(i, p) {
+		d.count(i, p)
+		d.deletePod(p)
+	}
 }
 
 // clear drains all Pods of the instance, then deletes them.

@@ -64,7 +64,7 @@ func (d *decision) condition(kind string, v Verdict) {
 func (d *decision) reportInstance(i *instance) v1alpha1.InstanceStatus {
 	one := v1alpha1.InstanceStatus{
 		Role: i.role, Ordinal: new(i.ordinal), Phase: i.phase, Revision: i.revision(),
-		Pods: i.size(), ReadyPods: i.readyPods(), LivePods: int32(len(i.pods)),
+		Pods: i.size(), ReadyPods: i.readyPods(), LivePods: int32(len(i.pods)), Recoveries: i.recoveries,
 	}
 	for _, p := range i.pods {
 		one.DeletionCost += p.DeletionCost

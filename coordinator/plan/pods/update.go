@@ -123,8 +123,8 @@ func (d *decision) swap(u *v1alpha1.UnitUpdate, members []*instance) standing {
 					stage: v1alpha1.UnitSwapping, reason: v1alpha1.UnitWaitingDeletion,
 					message: "Pod " + p.Name + " of the revision before is not gone yet: " + message,
 				}
-			case p.Ended && d.due(p.Created.Add(restless)):
-				d.deletePod(p)
+			case p.Ended:
+				d.replaceEnded(i, p)
 			}
 		}
 	}
@@ -190,10 +190,7 @@ func firstPod(members []*instance, is func(*instance, Pod) bool) (Pod, bool) {
 }
 
 func notReady(p Pod) string {
-	if p.Trouble == "" {
-		return "Pod " + p.Name + " is not ready"
-	}
-	return "Pod " + p.Name + " is not ready: " + p.Trouble
+	return words("Pod "+p.Name+" is not ready", p.Trouble)
 }
 
 // stage reports where the update stands, since when, and whether that takes too long.

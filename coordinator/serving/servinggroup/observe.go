@@ -45,12 +45,12 @@ const (
 
 // look reads the group and all that belongs to it; nil if there is nothing to do.
 func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from source) (*sight, error) {
-	reader := client.Reader(r.cfg.Client)
+	s := &sight{sg: &v1alpha1.ServingGroup{}, pods: make(map[string]*corev1.Pod)}
+	read := r.readCached
 	if from == live {
-		reader = r.cfg.Live
+		read = r.readLive
 	}
-	s := &sight{sg: &v1alpha1.ServingGroup{}}
-	if err := reader.Get(ctx, key, s.sg); err != nil {
+	if err := read(ctx, key, s); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	if err := r.owner(ctx, s); err != nil {
@@ -63,9 +63,6 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 	if err := r.revisions(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := r.listPods(ctx, s, from); err != nil {
-		return nil, err
-	}
 	for _, p := range s.pods {
 		if one, ok := podOf(s.sg, p); ok {
 			s.snap.Pods = append(s.snap.Pods, one)
@@ -75,6 +72,77 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 		return nil, err
 	}
 	return s, r.agents(ctx, s, from)
+}
+
+// readCached reads the group and the Pods that it controls, by UID, as the cache has them.
+func (r *Reconciler) readCached(ctx context.Context, key types.NamespacedName, s *sight) error {
+	if err := r.cfg.Client.Get(ctx, key, s.sg); err != nil {
+		return err
+	}
+	var list corev1.PodList
+	err := r.cfg.Client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{IndexOwner: string(s.sg.UID)})
+	if err != nil {
+		return fmt.Errorf("list pods of %s: %w", key.Name, err)
+	}
+	s.keep(list.Items)
+	return nil
+}
+
+// readLive reads the Pods first: what is judged by a spec is never newer than the spec, however long
+// the reading takes.
+func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, s *sight) error {
+	var list corev1.PodList
+	err := r.cfg.Live.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{v1alpha1.LabelServingGroup: key.Name})
+	if err != nil {
+		return fmt.Errorf("list pods of %s: %w", key.Name, err)
+	}
+	if err := r.cfg.Live.Get(ctx, key, s.sg); err != nil {
+		return err
+	}
+	s.keep(list.Items)
+	return r.findPods(ctx, key, s)
+}
+
+// keep keeps the Pods that the group controls, by UID.
+func (s *sight) keep(list []corev1.Pod) {
+	for n := range list {
+		if p := &list[n]; metav1.IsControlledBy(p, s.sg) {
+			s.pods[p.Name] = p
+		}
+	}
+}
+
+// findPods asks by name for Pods that were there and are not in a live list, which labels select:
+// somebody may have changed their labels.
+func (r *Reconciler) findPods(ctx context.Context, key types.NamespacedName, s *sight) error {
+	var found []corev1.Pod
+	for _, i := range s.sg.Status.Instances {
+		if i.Phase != v1alpha1.InstanceRunning || i.Ordinal == nil {
+			continue
+		}
+		for index := range i.Pods {
+			name := v1alpha1.PodName(s.sg.Name, i.Role, *i.Ordinal, index)
+			if s.pods[name] != nil {
+				continue
+			}
+			var p corev1.Pod
+			err := r.cfg.Live.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: name}, &p)
+			switch {
+			case err == nil:
+				found = append(found, p)
+			case !apierrors.IsNotFound(err):
+				return fmt.Errorf("read pod %s: %w", name, err)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	if err := r.cfg.Live.Get(ctx, key, s.sg); err != nil {
+		return err
+	}
+	s.keep(found)
+	return nil
 }
 
 // owner reads the ModelServing, which has to be the one that the group's owner reference means.
@@ -161,55 +229,6 @@ func (r *Reconciler) getBoth(ctx context.Context, key types.NamespacedName, into
 		return r.cfg.Live.Get(ctx, key, into)
 	}
 	return err
-}
-
-// listPods reads the Pods that the group controls, by UID. Of a live list, which labels select, those
-// are asked for by name that were there and are not found: somebody may have changed their labels.
-func (r *Reconciler) listPods(ctx context.Context, s *sight, from source) error {
-	s.pods = make(map[string]*corev1.Pod)
-	var list corev1.PodList
-	var err error
-	if from == live {
-		err = r.cfg.Live.List(ctx, &list, client.InNamespace(s.sg.Namespace), client.MatchingLabels{v1alpha1.LabelServingGroup: s.sg.Name})
-	} else {
-		err = r.cfg.Client.List(ctx, &list, client.InNamespace(s.sg.Namespace), client.MatchingFields{IndexOwner: string(s.sg.UID)})
-	}
-	if err != nil {
-		return fmt.Errorf("list pods of %s: %w", s.sg.Name, err)
-	}
-	for n := range list.Items {
-		if p := &list.Items[n]; metav1.IsControlledBy(p, s.sg) {
-			s.pods[p.Name] = p
-		}
-	}
-	if from == cached {
-		return nil
-	}
-	return r.findPods(ctx, s)
-}
-
-func (r *Reconciler) findPods(ctx context.Context, s *sight) error {
-	for _, i := range s.sg.Status.Instances {
-		if i.Phase != v1alpha1.InstanceRunning || i.Ordinal == nil {
-			continue
-		}
-		for index := range i.Pods {
-			name := v1alpha1.PodName(s.sg.Name, i.Role, *i.Ordinal, index)
-			if s.pods[name] != nil {
-				continue
-			}
-			var p corev1.Pod
-			err := r.cfg.Live.Get(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: name}, &p)
-			switch {
-			case apierrors.IsNotFound(err):
-			case err != nil:
-				return fmt.Errorf("read pod %s: %w", name, err)
-			case metav1.IsControlledBy(&p, s.sg):
-				s.pods[name] = &p
-			}
-		}
-	}
-	return nil
 }
 
 // belongings reads the orders and Services of the group.
