@@ -21,7 +21,7 @@ const (
 	LabelStable = "pitstop.dev/stable"
 )
 
-// UnitAttempt, an annotation on an InPlaceUpdate of a ServingGroup's Pod, is the attempt of the unit for
+// UnitAttempt is an annotation on an InPlaceUpdate of a ServingGroup's Pod: the attempt of the unit for
 // which the present attempt was given; "0" where no update of the unit asks for it.
 const UnitAttempt = "pitstop.dev/unit-attempt"
 

@@ -111,7 +111,7 @@ func faults() map[string]fault {
 		"clears holds too early":          does("before Serve", clearHeld),
 		"opens gates that an agent opens": sees("another's to open", func(s *pods.Snapshot) { s.Agents = nil }),
 		"leaves Pods drained":             acts("stalls", func(_ pods.Snapshot, a *pods.Action) bool { return a.Order.Permit != v1alpha1.PermitServe }),
-		"changes an attempt": acts("an attempt is changed", func(s pods.Snapshot, a *pods.Action) bool {
+		"changes an attempt": acts("an attempt is changed", func(_ pods.Snapshot, a *pods.Action) bool {
 			if a.Kind == pods.UpdateOrder && a.Order.Attempt > 1 {
 				a.Order.Attempt--
 			}

@@ -68,18 +68,17 @@ func (d *decision) judge(i *instance) {
 	if failed != nil {
 		d.count(i, *failed)
 	}
-	switch {
-	case d.s.Settings.Recovery == v1alpha1.RecoverServingGroup:
-		d.note(Notice{Reason: v1alpha1.EventRecovering, Warning: true, Message: "the group is created anew: " + why})
+	what := unitWords(i.unit)
+	i.phase = v1alpha1.InstanceRecreating
+	if d.s.Settings.Recovery == v1alpha1.RecoverServingGroup {
+		what = unitWords("")
 		for _, other := range d.instances {
-			if other.update == nil && other.declared && other.resolved && (len(other.pods) > 0 || other == i) {
+			if other.update == nil && other.declared && other.resolved && len(other.pods) > 0 {
 				other.phase = v1alpha1.InstanceRecreating
 			}
 		}
-	default:
-		d.note(Notice{Reason: v1alpha1.EventRecovering, Warning: true, Message: unitWords(i.unit) + " is created anew: " + why})
-		i.phase = v1alpha1.InstanceRecreating
 	}
+	d.note(Notice{Reason: v1alpha1.EventRecovering, Warning: true, Message: what + " is created anew: " + why})
 }
 
 // loss says which Pod of the instance is lost; empty if none is. It returns the Pod if that failed by

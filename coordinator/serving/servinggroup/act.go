@@ -161,24 +161,29 @@ func (r *Reconciler) updatePod(ctx context.Context, s *sight, a pods.Action) err
 		return err
 	}
 	pod = pod.DeepCopy()
-	switch a.Kind {
-	case pods.ClearHold:
-		delete(pod.Annotations, v1alpha1.HoldUnit)
-	case pods.SetLeader:
-		metav1.SetMetaDataLabel(&pod.ObjectMeta, v1alpha1.LabelLeader, yes)
-	case pods.UnsetLeader:
-		delete(pod.Labels, v1alpha1.LabelLeader)
-	default:
-		role, instance, index, _ := place(s.sg.Name, pod.Name)
-		for key, value := range placeLabels(s.sg, role, instance, index) {
-			metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
-		}
+	if change := changes(s.sg)[a.Kind]; change != nil {
+		change(pod)
 	}
 	if err := r.cfg.Client.Update(ctx, pod); err != nil {
 		return wrap(err, "update", pod)
 	}
 	s.pods[a.Name] = pod // a second write in this pass is bound to the first
 	return nil
+}
+
+// changes are those that are made by an update of the whole Pod.
+func changes(sg *v1alpha1.ServingGroup) map[pods.ActionKind]func(*corev1.Pod) {
+	return map[pods.ActionKind]func(*corev1.Pod){
+		pods.ClearHold:   func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.HoldUnit) },
+		pods.SetLeader:   func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.LabelLeader, yes) },
+		pods.UnsetLeader: func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelLeader) },
+		pods.RestoreLabels: func(p *corev1.Pod) {
+			role, instance, index, _ := place(sg.Name, p.Name)
+			for key, value := range placeLabels(sg, role, instance, index) {
+				metav1.SetMetaDataLabel(&p.ObjectMeta, key, value)
+			}
+		},
+	}
 }
 
 // openGate is bound to the resourceVersion: the agent may have come to life and closed the gate.

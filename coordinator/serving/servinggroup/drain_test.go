@@ -191,8 +191,8 @@ func TestRecoversARestart(t *testing.T) {
 			w.settle()
 			w.clock.SetTime(w.clock.Now().Add(time.Hour))
 			p := w.pod("llm-0-decode-0-0")
-			set(&p, corev1.ContainersReady, false, w.clock.Now())
-			set(&p, corev1.PodReady, false, w.clock.Now())
+			set(&p, corev1.ContainersReady, corev1.ConditionFalse, w.clock.Now())
+			set(&p, corev1.PodReady, corev1.ConditionFalse, w.clock.Now())
 			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "engine", RestartCount: tt.count, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}}}
 			w.must(w.api.Status().Update(t.Context(), &p))
 			w.clock.SetTime(w.clock.Now().Add(tt.after))

@@ -43,7 +43,7 @@ type totals struct{ skipped, recoveries int }
 
 func newMetrics() *metrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("pitstop_"+name, help, append([]string{"namespace", "modelserving"}, labels...), nil)
+		return prometheus.NewDesc("pitstop_modelserving_"+name, help, append([]string{"namespace", "modelserving"}, labels...), nil)
 	}
 	return &metrics{
 		groups:     make(map[types.NamespacedName]tally),

@@ -274,22 +274,22 @@ func (w *world) kubelet() bool {
 
 func (w *world) ready(p corev1.Pod) bool {
 	w.t.Helper()
-	ready := readiness.GateOf(&p).Open
-	if readiness.ContainersReady(&p) && readiness.Ready(&p) == ready {
+	open, status := readiness.GateOf(&p).Open, corev1.ConditionFalse
+	if readiness.ContainersReady(&p) && readiness.Ready(&p) == open {
 		return false
 	}
-	set(&p, corev1.ContainersReady, true, w.clock.Now())
-	set(&p, corev1.PodReady, ready, w.clock.Now())
+	if open {
+		status = corev1.ConditionTrue
+	}
+	set(&p, corev1.ContainersReady, corev1.ConditionTrue, w.clock.Now())
+	set(&p, corev1.PodReady, status, w.clock.Now())
 	p.Status.Phase = corev1.PodRunning
 	w.must(w.api.Status().Update(w.t.Context(), &p))
 	return true
 }
 
-func set(p *corev1.Pod, t corev1.PodConditionType, is bool, now time.Time) {
-	c := corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(now)}
-	if is {
-		c.Status = corev1.ConditionTrue
-	}
+func set(p *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, now time.Time) {
+	c := corev1.PodCondition{Type: t, Status: status, LastTransitionTime: metav1.NewTime(now)}
 	p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == t }), c)
 }
 
