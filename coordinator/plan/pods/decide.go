@@ -138,19 +138,15 @@ func (d *decision) tidyServices() {
 	}
 }
 
-// refill creates the Pods of the instance that are missing.
+// refill creates the Pods of the instance that are missing, and its Service.
 func (d *decision) refill(i *instance) {
-	missing := i.missing()
-	if len(missing) == 0 {
-		return
-	}
-	entry := v1alpha1.EntryPodName(d.s.Group.Name, i.role, i.ordinal)
 	made := NewPod{Role: i.role, Instance: i.ordinal, Revision: i.pin, Digest: i.shape.Digest, Size: i.size()}
+	entry := v1alpha1.EntryPodName(d.s.Group.Name, i.role, i.ordinal)
 	if v, ok := d.services[entry]; i.shape.Workers > 0 && (!ok || v.Deleting) {
 		d.creates = append(d.creates, Action{Kind: CreateService, Name: entry, Pod: made})
 	}
 	made.Held = i.update != nil && !i.covered(v1alpha1.PermitServe)
-	for _, index := range missing {
+	for _, index := range i.missing() {
 		name := v1alpha1.PodName(d.s.Group.Name, i.role, i.ordinal, index)
 		// An order is about one Pod and goes with it.
 		if _, stands := d.orders[name]; stands {
