@@ -50,6 +50,9 @@ func run(ctx context.Context, f flags) error {
 	if err := checkServer(mgr.GetConfig()); err != nil {
 		return err
 	}
+	if err := serveGroups(ctx, mgr, f.namespace); err != nil {
+		return err
+	}
 	if err := mgr.AddHealthzCheck("alive", healthz.Ping); err != nil {
 		return fmt.Errorf("health check: %w", err)
 	}
