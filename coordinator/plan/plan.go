@@ -57,8 +57,8 @@ type Action struct {
 // A Report is what the status of the ModelServing is to say.
 type Report struct {
 	Replicas, Ready, Available, Updated int32
-	// Complete: every live unit outside the partition is at the target and available, so that the
-	// current revision becomes the target if the partition is 0.
+	// Complete: as many ServingGroups as declared live, at least one, and all their units, protected
+	// ones included, are at the target and available. The current revision becomes the target.
 	Complete    bool
 	Progressing Verdict
 	Blocked     Verdict
