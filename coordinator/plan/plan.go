@@ -23,7 +23,9 @@ type ActionKind string
 
 // The kinds of actions. Each is safe to repeat, and each but Create is bound to what was read.
 const (
-	// Book enters units into the ledger. It precedes every Write that takes a unit out of service.
+	// Book enters units into the ledger. It precedes every Write that takes a unit out of service, and
+	// is written even if all of them are in the ledger: the write, bound to what was read, proves that
+	// declaration and ledger are today's.
 	Book ActionKind = "Book"
 	// Strike takes units from the ledger; the shell first reads their group live and leaves those
 	// whose update is still open, or whose group is still there in the case of a group's removal.
