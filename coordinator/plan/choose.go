@@ -38,10 +38,11 @@ func (p *pool) victims(n int32) []*unit {
 	budget := p.budget()
 	var chosen []*unit
 	for _, u := range p.sorted(func(u *unit) bool { return u.stays() && u.known }, byRemoval) {
-		if int32(len(chosen)) >= n || u.available && budget <= 0 {
+		costs := u.available || u.uncertain
+		if int32(len(chosen)) >= n || costs && budget <= 0 {
 			break
 		}
-		if u.available {
+		if costs {
 			budget--
 		}
 		chosen = append(chosen, u)

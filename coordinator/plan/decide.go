@@ -13,6 +13,7 @@ func Decide(s Snapshot) Plan {
 	w := observe(&s)
 	w.scaleGroups()
 	w.scaleInstances()
+	w.findFailed()
 	w.advance()
 	w.rollOut()
 	w.settle()

@@ -82,9 +82,12 @@ func (w *world) rollInstances() {
 	if most := w.Serving.MaxUnavailableGroups; most > 0 {
 		left = most - w.touched()
 	}
+	if left < 0 {
+		return
+	}
 	for _, c := range w.callers() {
 		if !c.touched {
-			if left <= 0 {
+			if left == 0 {
 				continue
 			}
 			left--

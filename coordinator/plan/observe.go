@@ -117,6 +117,7 @@ func (w *world) judgeInstance(u *unit, st *v1alpha1.InstanceStatus) {
 		u.available = w.ripe(timeOf(st.ReadySince)) && !u.booked && !u.group.whole.booked
 		return
 	}
+	u.uncertain = !inUpdate && !u.booked && !u.group.settled
 	u.since = timeOf(st.DownSince)
 	u.down = !u.since.IsZero() && u.group.settled && w.passed(u.since.Add(downAfter))
 }
@@ -184,6 +185,7 @@ func (w *world) judgeGroup(g *group) {
 		g.serves = g.serves && c.available >= needed-w.declared[role].MaxUnavailable
 		u.down = u.down || c.staying > 0 && c.down == c.staying
 	}
+	u.uncertain = !u.ready && u.open == nil && !u.booked && !u.leaving && !g.settled
 	for i := range g.instances {
 		u.cost += g.instances[i].cost
 		u.since = earlier(u.since, g.instances[i].since)

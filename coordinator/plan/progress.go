@@ -52,18 +52,14 @@ func (w *world) progressing() Verdict {
 		return Verdict{false, v1alpha1.ProgressingPaused, fmt.Sprintf("%s; %d wait for spec.paused to be false", done, t.waiting)}
 	case t.waiting > 0:
 		return Verdict{true, v1alpha1.ProgressingRollout, fmt.Sprintf("%s; %d wait for their turn%s", done, t.waiting, w.waitsFor())}
-	case w.unready() != nil || len(w.unresolved) > 0:
+	case w.waitsFor() != "":
 		return Verdict{true, v1alpha1.ProgressingReady, done + w.waitsFor()}
-	case w.pendingLedger():
-		return Verdict{true, v1alpha1.ProgressingReady, done + "; the ledger is being checked"}
 	case t.protected > 0:
 		return Verdict{false, v1alpha1.ProgressingPartition, fmt.Sprintf("%s; %d are kept at their revision by the partition", done, t.protected)}
 	default:
 		return Verdict{false, v1alpha1.ProgressingComplete, done}
 	}
 }
-
-func (w *world) pendingLedger() bool { return len(w.Ledger) > 0 }
 
 // scaling says what is being created or removed.
 func (w *world) scaling(t tally) string {
@@ -82,7 +78,7 @@ func (w *world) scaling(t tally) string {
 	return text
 }
 
-// waitsFor names the unit of which the readiness is waited for.
+// waitsFor names what is waited for where no update is open, empty if nothing is.
 func (w *world) waitsFor() string {
 	if len(w.unresolved) > 0 {
 		return fmt.Sprintf("; %s waits for revision %s", w.unresolved[0].unit, w.unresolved[0].revision)
@@ -90,10 +86,18 @@ func (w *world) waitsFor() string {
 	if u := w.unready(); u != nil {
 		return "; " + notReady(u)
 	}
+	for _, g := range w.groups {
+		if !g.whole.known && !g.whole.leaving {
+			return fmt.Sprintf("; %s waits for revision %s", g.Name, w.unreadable(g))
+		}
+	}
 	for u := range w.units() {
 		if !u.available && u.stays() {
 			return fmt.Sprintf("; %s is ready, but not for minReadySeconds", u.name())
 		}
+	}
+	if len(w.Ledger) > 0 {
+		return fmt.Sprintf("; the update of %s is being closed", w.Ledger[0])
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"iter"
+	"slices"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -80,7 +81,8 @@ func (w *world) enough(available, serving int32) Verdict {
 	return Verdict{Reason: v1alpha1.AvailableTooFew, Message: text}
 }
 
-// unready returns the unit that has been without readiness for longest, nil if all are ready.
+// unready returns the unit that has been without readiness for longest, or else a group that is not
+// ready as a whole; nil if all are ready.
 func (w *world) unready() *unit {
 	var longest *unit
 	for u := range w.units() {
@@ -89,6 +91,12 @@ func (w *world) unready() *unit {
 		}
 		if longest == nil || !u.since.IsZero() && (longest.since.IsZero() || u.since.Before(longest.since)) {
 			longest = u
+		}
+	}
+	if longest == nil && w.byRole() {
+		i := slices.IndexFunc(w.groups, func(g *group) bool { return !g.whole.ready })
+		if i >= 0 {
+			return w.groups[i].whole
 		}
 	}
 	return longest

@@ -31,7 +31,10 @@ type unit struct {
 	// report is on the attempt of open and on today's spec; nil if there is none yet.
 	report *v1alpha1.UnitUpdateStatus
 
-	ready, available, down bool
+	// available: ready for minReady, in no update and not booked. uncertain: what is reported is about
+	// an older spec, so that it may be available all the same. down: without a Ready entry Pod, and for
+	// so long that it costs nothing to take it.
+	ready, available, uncertain, down bool
 	// since is when it stopped being ready, as far as that is known.
 	since time.Time
 	cost  int64

@@ -53,7 +53,6 @@ func observe(s *Snapshot) *world {
 	}
 	slices.SortFunc(w.groups, func(a, b *group) int { return cmp.Compare(a.whole.ordinal, b.whole.ordinal) })
 	w.pool = w.groupPool()
-	w.findFailed()
 	return w
 }
 
@@ -74,8 +73,12 @@ func (w *world) groupPool() pool {
 // byRole reports whether the units of the rollout are role instances.
 func (w *world) byRole() bool { return w.Serving.Type == v1alpha1.RoleRollingUpdate }
 
+// findFailed finds a unit that failed at the target and is not on its way out.
 func (w *world) findFailed() {
 	for _, g := range w.groups {
+		if len(g.draft.Updates) == 0 || g.whole.leaving {
+			continue
+		}
 		for _, u := range g.units() {
 			if u.updating() && u.reached(v1alpha1.UnitFailed) && w.same(u, u.open.Target, w.Target) {
 				w.failed = u
