@@ -79,9 +79,8 @@ func (w *world) advanceSwap(u *unit) {
 	}
 }
 
-// advanceServe closes the update of a unit that has been in service for long enough. One that does
-// not come to serve, or that left its old revision for one that is no longer wanted, gets a new
-// attempt.
+// advanceServe closes the update of a unit that has been in service for long enough. One that left its
+// old revision for one that is no longer wanted, or that failed on the way back, gets a new attempt.
 func (w *world) advanceServe(u *unit) {
 	switch {
 	case u.reached(v1alpha1.UnitInService):
@@ -90,7 +89,7 @@ func (w *world) advanceServe(u *unit) {
 			u.group.note(v1alpha1.EventUnitDone, fmt.Sprintf("%s serves at revision %s", u.name(), u.pin))
 		}
 	case w.same(u, w.want(u), u.open.Target) || !w.mayTake(u):
-	case u.pin != u.open.Previous || u.down || u.reached(v1alpha1.UnitFailed):
+	case u.pin != u.open.Previous || u.reached(v1alpha1.UnitFailed):
 		w.retarget(u)
 	}
 }

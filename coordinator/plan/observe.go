@@ -172,7 +172,7 @@ func (g *group) of(role string) []*unit {
 // answers no request: it is down.
 func (w *world) judgeGroup(g *group) {
 	u := g.whole
-	u.ready = u.open == nil && !u.leaving && (g.settled || len(g.instances) > 0)
+	u.ready = u.open == nil && !u.leaving && (g.settled && g.layout != nil || len(g.instances) > 0)
 	u.available = u.ready && !u.booked
 	g.serves = u.available
 	for role, c := range g.counts() {
@@ -206,7 +206,8 @@ func earlier(a, b time.Time) time.Time {
 // instanceCounts counts the instances of one role.
 type instanceCounts struct{ staying, ready, available, down int32 }
 
-// counts counts the instances of each role of the group's layout.
+// counts counts the instances of each role of the group's layout; of each role that it has if the
+// layout cannot be read.
 func (g *group) counts() map[string]instanceCounts {
 	counts := make(map[string]instanceCounts, len(g.layout))
 	for role := range g.layout {
@@ -214,14 +215,16 @@ func (g *group) counts() map[string]instanceCounts {
 	}
 	for i := range g.instances {
 		u := &g.instances[i]
-		if g.layout != nil && !g.layout.has(u.role) || !u.stays() {
+		if g.layout != nil && !g.layout.has(u.role) {
 			continue
 		}
 		c := counts[u.role]
-		c.staying++
-		c.ready += one(u.ready)
-		c.available += one(u.available)
-		c.down += one(u.down)
+		if u.stays() {
+			c.staying++
+			c.ready += one(u.ready)
+			c.available += one(u.available)
+			c.down += one(u.down)
+		}
 		counts[u.role] = c
 	}
 	return counts

@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"iter"
-	"slices"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -81,11 +80,19 @@ func (w *world) enough(available, serving int32) Verdict {
 	return Verdict{Reason: v1alpha1.AvailableTooFew, Message: text}
 }
 
-// unready returns the unit that has been without readiness for longest, or else a group that is not
-// ready as a whole; nil if all are ready.
+// unready returns the unit that has been without readiness for longest, or else whatever is not ready
+// beside the units of the rollout; nil if all are ready.
 func (w *world) unready() *unit {
+	longest := longestUnready(w.units())
+	if longest == nil {
+		longest = longestUnready(w.parts())
+	}
+	return longest
+}
+
+func longestUnready(units iter.Seq[*unit]) *unit {
 	var longest *unit
-	for u := range w.units() {
+	for u := range units {
 		if u.ready || !u.stays() {
 			continue
 		}
@@ -93,11 +100,21 @@ func (w *world) unready() *unit {
 			longest = u
 		}
 	}
-	if longest == nil && w.byRole() {
-		i := slices.IndexFunc(w.groups, func(g *group) bool { return !g.whole.ready })
-		if i >= 0 {
-			return w.groups[i].whole
+	return longest
+}
+
+// parts yields all groups and all their instances.
+func (w *world) parts() iter.Seq[*unit] {
+	return func(yield func(*unit) bool) {
+		for _, g := range w.groups {
+			if !yield(g.whole) {
+				return
+			}
+			for i := range g.instances {
+				if !yield(&g.instances[i]) {
+					return
+				}
+			}
 		}
 	}
-	return longest
 }
