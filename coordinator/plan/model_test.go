@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -123,6 +124,7 @@ func (m *model) reconcile(g *servingGroup) {
 		}
 		if len(g.pods) == 0 {
 			delete(m.groups, g.Name)
+			m.writes++
 			return
 		}
 		m.report(g)
@@ -190,7 +192,7 @@ func (m *model) clock(p *instancePods) {
 
 // report writes the status of a group.
 func (m *model) report(g *servingGroup) {
-	old := g.Status.Updates
+	before, old := g.Status.DeepCopy(), g.Status.Updates
 	g.Status.Instances, g.Status.Updates = nil, nil
 	for _, name := range slices.Sorted(maps.Keys(g.pods)) {
 		p := g.pods[name]
@@ -209,7 +211,9 @@ func (m *model) report(g *servingGroup) {
 			g.Status.Updates = append(g.Status.Updates, m.stage(g, &g.Spec.Updates[i], old))
 		}
 	}
-	m.touch(g)
+	if !equality.Semantic.DeepEqual(before, &g.Status) {
+		m.touch(g)
+	}
 }
 
 func (m *model) stage(g *servingGroup, u *v1alpha1.UnitUpdate, old []v1alpha1.UnitUpdateStatus) v1alpha1.UnitUpdateStatus {

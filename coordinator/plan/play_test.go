@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,8 +8,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"pitstop.dev/api/v1alpha1"
 )
 
 // play runs one history: chance has its way for some turns, then everything heals, and what is
@@ -91,68 +88,65 @@ func (m *model) harm() {
 	m.report(g)
 }
 
-// heal ends all faults, and declares something that can be reached.
+// heal ends all faults, and declares something that can be reached. What no longer is wanted may
+// stay broken.
 func (m *model) heal() {
 	m.healed = true
 	m.hidden = map[string]bool{}
 	m.serving.Paused = false
-	m.serving.MaxUnavailable = max(1, m.serving.MaxUnavailable)
-	clear(m.bad)
-	for i := range m.serving.Roles {
-		m.serving.Roles[i].MaxUnavailable = max(1, m.serving.Roles[i].MaxUnavailable)
+	if m.serving.MaxUnavailable+m.serving.MaxSurge == 0 {
+		m.serving.MaxUnavailable = 1
 	}
-	m.logf("all heals")
+	kept := m.serving.Partition > 0
+	for i := range m.serving.Roles {
+		r := &m.serving.Roles[i]
+		kept = kept || r.Partition > 0
+		if r.MaxUnavailable+r.MaxSurge == 0 {
+			r.MaxUnavailable = 1
+		}
+	}
+	for digest := range m.bad {
+		if kept || m.wanted(digest) {
+			delete(m.bad, digest)
+		}
+	}
+	m.logf("all heals: %+v target %s %v", m.serving, m.target, m.layouts[m.target])
 }
 
-// converge runs the healed world until nothing moves, and looks at what has become of it.
+// wanted reports whether the target has the digest.
+func (m *model) wanted(digest string) bool {
+	for _, role := range m.layouts[m.target] {
+		if role.Digest == digest {
+			return true
+		}
+	}
+	return false
+}
+
+// converge runs the healed world until nothing moves for longer than any deadline, and looks at what
+// has become of it.
 func (m *model) converge() error {
 	still := 0
-	for turn := range 2000 {
+	for range 3000 {
 		before := m.writes
 		plan, err := m.passed()
 		if err != nil {
 			return err
 		}
 		for _, name := range slices.Sorted(maps.Keys(m.groups)) {
-			g := m.groups[name]
-			if g.Status.ObservedGeneration != g.Generation || m.unfinished(g) {
-				m.reconcile(g)
-			}
+			m.reconcile(m.groups[name])
 		}
 		m.load()
-		if m.writes == before && len(plan.Actions) == 0 {
-			if still++; still > 1 && plan.Recheck == 0 {
-				return m.reached(plan.Report)
-			}
-		} else {
+		still++
+		if m.writes != before || len(plan.Actions) > 0 {
 			still = 0
 		}
-		m.now = m.now.Add(max(time.Second, plan.Recheck/2+1))
-		_ = turn
-	}
-	return fmt.Errorf("does not come to rest: %+v", m.snapshot())
-}
-
-// unfinished reports whether the ServingGroup controller has something to do.
-func (m *model) unfinished(g *servingGroup) bool {
-	if g.Deleting || len(g.pods) != len(g.Spec.Instances) {
-		return true
-	}
-	for i := range g.Spec.Instances {
-		inst := &g.Spec.Instances[i]
-		name := v1alpha1.UnitName(inst.Role, *inst.Ordinal)
-		p, u := g.pods[name], covering(&g.Spec, name)
-		gate := u == nil || u.Permit == v1alpha1.PermitServe
-		if p == nil || p.dying || !p.exist || p.gate != gate || m.digest(p.revision, p.role) != m.digest(pinOf(&g.Spec, inst), p.role) {
-			return true
+		if still > 15 && plan.Recheck == 0 {
+			return m.reached(plan.Report)
 		}
+		m.now = m.now.Add(time.Second + time.Duration(min(still, 1))*time.Minute)
 	}
-	for _, u := range g.Spec.Updates {
-		if u.Permit == v1alpha1.PermitDrain && g.drained[u.Unit] != u.Attempt {
-			return true
-		}
-	}
-	return false
+	return broken("does not come to rest: %+v", m.snapshot())
 }
 
 func TestHistoriesKeepTheRulesAndReachWhatIsDeclared(t *testing.T) {
