@@ -80,7 +80,8 @@ func (w *world) advanceSwap(u *unit) {
 }
 
 // advanceServe closes the update of a unit that has been in service for long enough. One that left its
-// old revision for one that is no longer wanted, or that failed on the way back, gets a new attempt.
+// old revision for one that is no longer wanted gets a new attempt. One that failed on the way back is
+// closed too: it is broken at its pin, and nothing of the update is left.
 func (w *world) advanceServe(u *unit) {
 	switch {
 	case u.reached(v1alpha1.UnitInService):
@@ -88,9 +89,14 @@ func (w *world) advanceServe(u *unit) {
 			u.group.closeUpdate(u)
 			u.group.note(v1alpha1.EventUnitDone, fmt.Sprintf("%s serves at revision %s", u.name(), u.pin))
 		}
-	case w.same(u, w.want(u), u.open.Target) || !w.mayTake(u):
-	case u.pin != u.open.Previous || u.reached(v1alpha1.UnitFailed):
-		w.retarget(u)
+	case w.same(u, u.open.Target, w.Target):
+	case u.pin != u.open.Previous:
+		if !w.same(u, w.want(u), u.open.Target) && w.mayTake(u) {
+			w.retarget(u)
+		}
+	case u.reached(v1alpha1.UnitFailed):
+		u.group.closeUpdate(u)
+		u.group.note(v1alpha1.EventUnitFailed, fmt.Sprintf("%s is back at revision %s and does not become ready", u.name(), u.pin))
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"pitstop.dev/api/v1alpha1"
 )
 
 // play runs one history: chance has its way for some turns, then everything heals, and what is
@@ -142,6 +144,9 @@ func (m *model) converge() error {
 			still = 0
 		}
 		if still > 15 && plan.Recheck == 0 {
+			if plan.Report.Blocked.Reason == v1alpha1.BlockedUnavailable && m.spent() {
+				return nil
+			}
 			return m.reached(plan.Report)
 		}
 		m.now = m.now.Add(time.Second + time.Duration(min(still, 1))*time.Minute)

@@ -27,7 +27,7 @@ func (m *model) explains(p Plan) error {
 // reached judges the end: what is declared is there, and nothing is left over.
 func (m *model) reached(r Report) error {
 	if int32(len(m.groups)) != m.serving.Replicas {
-		return broken("%d groups live, %d are declared", len(m.groups), m.serving.Replicas)
+		return broken("%d groups live, %d are declared: %+v", len(m.groups), m.serving.Replicas, r)
 	}
 	if len(m.ledger) > 0 {
 		return broken("the ledger still holds %v", m.ledger)
@@ -85,4 +85,15 @@ func (m *model) reachedGroup(g *servingGroup) (protected bool, err error) {
 		return false, broken("%s is what the target makes of it, and pinned to %s", g.Name, g.Spec.Revision)
 	}
 	return protected || whole && g.Spec.Revision != m.target, nil
+}
+
+// spent reports whether units that are not available, and yet not down, leave no budget: what is left
+// of them serves, so that nothing but an operator may take them.
+func (m *model) spent() bool {
+	available, partly := int32(0), int32(0)
+	for _, g := range m.groups {
+		available += one(m.availableGroup(g))
+		partly += one(!m.availableGroup(g) && !m.downGroup(g))
+	}
+	return partly > 0 && (m.serving.Type == v1alpha1.RoleRollingUpdate || available <= m.serving.Replicas-m.serving.MaxUnavailable)
 }

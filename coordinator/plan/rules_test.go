@@ -243,6 +243,11 @@ func (m *model) mayClose(g *servingGroup, spec *v1alpha1.ServingGroupSpec, u *v1
 		}
 		return nil
 	}
+	role, _, _ := v1alpha1.ParseUnit(u.Unit)
+	wanted := u.Target == m.target && (u.Unit == "" || m.digest(m.target, role) != "")
+	if u.Permit == v1alpha1.PermitServe && u.Target == u.Previous && m.reported(g, u) == v1alpha1.UnitFailed && !wanted {
+		return nil
+	}
 	for _, st := range g.Status.Updates {
 		if st.Unit == u.Unit && m.reported(g, u) == v1alpha1.UnitInService && !m.now.Before(st.Since.Add(m.serving.MinReady)) {
 			return nil
