@@ -76,27 +76,29 @@ func (w *world) pinOfNew(role string, ordinal int32, group string) string {
 }
 
 // rollInstances starts updates of role instances, and the removal of those whose role is no longer
-// declared, as many as the budget of each role and the cap over all groups allow.
+// declared, as many as the budget of each role and the cap over all groups allow. Beyond the cap, after
+// it was lowered, only units go on that are out of service already.
 func (w *world) rollInstances() {
 	left := int32(len(w.groups))
 	if most := w.Serving.MaxUnavailableGroups; most > 0 {
 		left = most - w.touched()
 	}
-	if left < 0 {
-		return
-	}
 	for _, c := range w.callers() {
 		if !c.touched {
-			if left == 0 {
+			if left <= 0 {
 				continue
 			}
 			left--
 		}
 		for _, u := range c.starts {
-			w.start(u)
+			if left >= 0 || u.booked {
+				w.start(u)
+			}
 		}
 		for _, u := range c.retired {
-			w.remove(u)
+			if left >= 0 || u.booked {
+				w.remove(u)
+			}
 		}
 	}
 }
