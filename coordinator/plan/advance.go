@@ -89,9 +89,9 @@ func (w *world) advanceServe(u *unit) {
 			u.group.closeUpdate(u)
 			u.group.note(v1alpha1.EventUnitDone, fmt.Sprintf("%s serves at revision %s", u.name(), u.pin))
 		}
-	case w.same(u, u.open.Target, w.Target):
-	case u.pin != u.open.Previous:
-		if !w.same(u, w.want(u), u.open.Target) && w.mayTake(u) {
+	case u.atTarget:
+	case u.pin != u.open.Previous && !w.same(u, w.want(u), u.open.Target):
+		if w.mayTake(u) {
 			w.retarget(u)
 		}
 	case u.reached(v1alpha1.UnitFailed):

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -12,6 +13,10 @@ type taking struct {
 	group *servingGroup
 	unit  string
 	kind  v1alpha1.UnitMethod
+}
+
+func (t taking) String() string {
+	return fmt.Sprintf("%s %s", t.kind, v1alpha1.LedgerEntry(t.group.Name, t.unit))
 }
 
 // judge checks what a plan as a whole may do: budgets, order, latches.
@@ -136,7 +141,7 @@ func (m *model) keepsGroups(takings []taking) error {
 	}
 	floor := m.serving.Replicas - m.serving.MaxUnavailable
 	if cost > 0 && available-cost < floor {
-		return broken("%d of %d available groups are taken, %d must stay", cost, available, floor)
+		return broken("%d of %d available groups are taken, %d must stay: %v", cost, available, floor, takings)
 	}
 	if most := max(1, m.serving.MaxUnavailable+m.serving.MaxSurge); starts > 0 && busy > most {
 		return broken("%d groups are in update, %d may be", busy, most)
@@ -148,7 +153,7 @@ func (m *model) availableGroup(g *servingGroup) bool {
 	if g.Deleting || find(&g.Spec, "") != nil || slices.Contains(m.ledger, g.Name) {
 		return false
 	}
-	for role := range m.layouts[g.Spec.Revision] {
+	for role := range m.rolesOf(g) {
 		ready, all := int32(0), int32(0)
 		for i := range g.Spec.Instances {
 			inst := &g.Spec.Instances[i]
@@ -167,6 +172,21 @@ func (m *model) availableGroup(g *servingGroup) bool {
 		}
 	}
 	return true
+}
+
+// rolesOf are the roles of the group's revision, or as long as that cannot be read those that it has.
+func (m *model) rolesOf(g *servingGroup) map[string]bool {
+	roles := map[string]bool{}
+	if m.hidden[g.Spec.Revision] && g.Spec.Revision != m.target {
+		for i := range g.Spec.Instances {
+			roles[g.Spec.Instances[i].Role] = true
+		}
+		return roles
+	}
+	for role := range m.layouts[g.Spec.Revision] {
+		roles[role] = true
+	}
+	return roles
 }
 
 func (m *model) availableInstance(g *servingGroup, name string) bool {

@@ -29,7 +29,7 @@ func (p *pool) starts() []*unit {
 }
 
 func startable(u *unit) bool {
-	return u.eligible() && u.open == nil && !u.group.crossed(u)
+	return u.eligible() && u.open == nil && !u.closed && !u.group.crossed(u)
 }
 
 // victims returns the n units that are to go first, as far as that leaves enough available ones. A

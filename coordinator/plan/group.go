@@ -78,7 +78,7 @@ func (g *group) closeUpdate(u *unit) {
 	d := g.edit()
 	name := u.unitName()
 	d.Updates = slices.DeleteFunc(d.Updates, func(o v1alpha1.UnitUpdate) bool { return o.Unit == name })
-	u.open, u.report = nil, nil
+	u.open, u.report, u.closed = nil, nil, true
 }
 
 // nextAttempt takes a number for an attempt.

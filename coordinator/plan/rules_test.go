@@ -243,9 +243,11 @@ func (m *model) mayClose(g *servingGroup, spec *v1alpha1.ServingGroupSpec, u *v1
 		}
 		return nil
 	}
-	role, _, _ := v1alpha1.ParseUnit(u.Unit)
-	wanted := u.Target == m.target && (u.Unit == "" || m.digest(m.target, role) != "")
-	if u.Permit == v1alpha1.PermitServe && u.Target == u.Previous && m.reported(g, u) == v1alpha1.UnitFailed && !wanted {
+	wanted := true
+	for _, e := range m.unitsOf(taking{group: g, unit: u.Unit}) {
+		wanted = wanted && m.digest(pinOf(&g.Spec, e), e.Role) == m.digest(m.target, e.Role)
+	}
+	if u.Permit == v1alpha1.PermitServe && m.reported(g, u) == v1alpha1.UnitFailed && !wanted {
 		return nil
 	}
 	for _, st := range g.Status.Updates {

@@ -26,6 +26,8 @@ type unit struct {
 	leaving bool
 	// booked: it is in the ledger.
 	booked bool
+	// closed: its update is closed in this pass, so that nothing new begins before that is seen.
+	closed bool
 	// open is its update, nil if there is none.
 	open *v1alpha1.UnitUpdate
 	// report is on the attempt of open and on today's spec; nil if there is none yet.

@@ -80,7 +80,7 @@ func (w *world) findFailed() {
 			continue
 		}
 		for _, u := range g.units() {
-			if u.updating() && u.reached(v1alpha1.UnitFailed) && w.same(u, u.open.Target, w.Target) {
+			if u.updating() && u.reached(v1alpha1.UnitFailed) && u.atTarget {
 				w.failed = u
 				return
 			}
