@@ -89,7 +89,7 @@ func (w *world) advanceServe(u *unit) {
 			u.group.closeUpdate(u)
 			u.group.note(v1alpha1.EventUnitDone, fmt.Sprintf("%s serves at revision %s", u.name(), u.pin))
 		}
-	case u.atTarget:
+	case u.atTarget || !u.known:
 	case u.pin != u.open.Previous && !w.same(u, w.want(u), u.open.Target):
 		if w.mayTake(u) {
 			w.retarget(u)

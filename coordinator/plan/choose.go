@@ -38,11 +38,11 @@ func (p *pool) victims(n int32) []*unit {
 	budget := p.budget()
 	var chosen []*unit
 	for _, u := range p.sorted(func(u *unit) bool { return u.stays() && u.known }, byRemoval) {
-		costs := u.available || u.uncertain
-		if int32(len(chosen)) >= n || costs && budget <= 0 {
+		counts := u.available || u.uncertain
+		if int32(len(chosen)) >= n || counts && budget <= 0 || u.serves() && budget < 0 {
 			break
 		}
-		if costs {
+		if counts {
 			budget--
 		}
 		chosen = append(chosen, u)

@@ -38,17 +38,20 @@ func (w *world) rollOut() {
 }
 
 // actions puts what was decided in order: what frees units, what goes on, the ledger, what it
-// covers, and last what a taken name could stop.
+// covers, and last what a taken name could stop. Updates begin after the removals that make room for
+// them.
 func (w *world) actions() []Action {
-	var free, covered, deletes []Action
+	var free, removals, starts, deletes []Action
 	var book []string
 	for _, g := range w.groups {
+		book = append(book, g.entries...)
 		switch {
 		case g.remove:
 			deletes = append(deletes, g.action(Delete))
-		case g.changed && len(g.entries) > 0:
-			book = append(book, g.entries...)
-			covered = append(covered, g.action(Write))
+		case g.starts:
+			starts = append(starts, g.action(Write))
+		case len(g.entries) > 0:
+			removals = append(removals, g.action(Write))
 		case g.changed:
 			free = append(free, g.action(Write))
 		}
@@ -61,7 +64,7 @@ func (w *world) actions() []Action {
 	if len(book) > 0 {
 		actions = append(actions, Action{Kind: Book, Entries: book})
 	}
-	return slices.Concat(actions, covered, deletes, w.creates)
+	return slices.Concat(actions, removals, starts, deletes, w.creates)
 }
 
 // action is the write or the deletion of the group.

@@ -23,6 +23,8 @@ type group struct {
 	// changed: draft is to be written; the ledger has to hold entries first.
 	changed bool
 	entries []string
+	// starts: the write opens an update to the target.
+	starts bool
 	// remove: the ServingGroup is to be deleted.
 	remove bool
 	notes  []note

@@ -167,7 +167,7 @@ func TestSurgeIsDerived(t *testing.T) {
 		"not for protected groups":                {serving(2, 0, 1, 2).with("0 old ready", "1 old ready"), nil},
 		"not for a paused rollout":                {paused, nil},
 		"stays while the rollout is paused":       {kept, nil},
-		"a lower surge takes what is not ready":   {serving(2, 0, 1, 0).with("0 old ready", "1 old ready", "2 new ready", "3 new creating"), append([]string{"Book ms-1 ms-3"}, "ms-1 Recreate/5 Drain new", "ms-3 Remove/5 Drain")},
+		"a lower surge takes what is not ready":   {serving(2, 0, 1, 0).with("0 old ready", "1 old ready", "2 new ready", "3 new creating"), []string{"Book ms-1 ms-3", "ms-3 Remove/5 Drain", "ms-1 Recreate/5 Drain new"}},
 		"two with maxSurge 2, at lowest ordinals": {serving(2, 0, 2, 0).with("0 old ready", "2 old ready"), []string{"Create ms-1 new", "Create ms-3 new"}},
 	})
 }

@@ -15,13 +15,13 @@ func byUpdate(a, b *unit) int {
 	)
 }
 
-// byRemoval orders units for removal: unprotected ones, those that are booked already, those that are
-// not ready, those that cost least, then the highest ordinal.
+// byRemoval orders units for removal: unprotected ones, those that are not ready, those that are booked
+// already, those that cost least, then the highest ordinal.
 func byRemoval(a, b *unit) int {
 	return cmp.Or(
 		first(!a.protected, !b.protected),
-		first(a.booked, b.booked),
 		first(!a.ready, !b.ready),
+		first(a.booked, b.booked),
 		cmp.Compare(a.cost, b.cost),
 		cmp.Compare(b.ordinal, a.ordinal),
 	)

@@ -61,6 +61,12 @@ func (u *unit) updating() bool {
 	return u.open != nil && u.open.Method == v1alpha1.UnitRecreate
 }
 
+// serves reports whether the unit may be in service, although it is perhaps not counted as available:
+// it is still in the ledger, or not ready for long enough.
+func (u *unit) serves() bool {
+	return u.open == nil && !u.leaving && (u.ready || !u.group.settled)
+}
+
 // stays reports whether the unit is neither gone nor going.
 func (u *unit) stays() bool { return !u.leaving && !u.removing() }
 
