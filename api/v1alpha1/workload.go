@@ -21,6 +21,11 @@ const (
 	LabelStable = "pitstop.dev/stable"
 )
 
+// LedgerMark is an annotation of a ServingGroup. The ModelServing controller changes it before it
+// strikes one of the group's units from status.updating, so that whoever still holds an older
+// version of the group fails to write it.
+const LedgerMark = "pitstop.dev/ledger-mark"
+
 // Environment of every container of a ModelServing's Pod.
 const (
 	// EnvGroupSize is the number of Pods in the role instance.

@@ -1,0 +1,200 @@
+package modelserving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/plan"
+	"pitstop.dev/coordinator/revision"
+)
+
+// errNoRevision reports a spec that cannot be made a revision of, until a person changes it.
+var errNoRevision = errors.New("no revision of the spec")
+
+// maxNames bounds how many names are tried in one pass if all are taken.
+const maxNames = 8
+
+// versions are the revisions of a ModelServing.
+type versions struct {
+	target      string
+	data        revision.Data                // what the target says
+	stored      []*appsv1.ControllerRevision // those found; other owners' among them
+	superfluous []*appsv1.ControllerRevision // those that nobody needs, as far as the caches know
+}
+
+// store makes sure that the revision of the spec is stored, and that the status names what protected
+// units are rebuilt at, before anything else is written.
+func (p *pass) store(ctx context.Context) (versions, error) {
+	data, err := revision.Project(&p.ms.Spec)
+	if err != nil {
+		return versions{}, fmt.Errorf("%w: %w", errNoRevision, err)
+	}
+	v := versions{data: data}
+	if v.stored, err = p.stored(ctx); err != nil {
+		return versions{}, err
+	}
+	for range maxNames {
+		d, err := revision.Decide(p.history(v))
+		if err != nil {
+			return versions{}, fmt.Errorf("%w: %w", errNoRevision, err)
+		}
+		v.target, v.superfluous = d.Target, d.Delete
+		again, err := p.keep(ctx, &v, d)
+		if err != nil {
+			return versions{}, fmt.Errorf("store revision %s: %w", d.Target, err)
+		}
+		if !again {
+			return v, p.adopt(ctx, d)
+		}
+	}
+	return versions{}, fmt.Errorf("%w: %d names of revisions are taken", errStale, maxNames)
+}
+
+func (p *pass) history(v versions) revision.History {
+	return revision.History{
+		Owner: p.ms, Stored: v.stored, Data: v.data, References: revision.References(p.ms, p.items),
+		Limit:          ptr.Deref(p.ms.Spec.RevisionHistoryLimit, 10),
+		CollisionCount: ptr.Deref(p.ms.Status.CollisionCount, 0),
+	}
+}
+
+// stored reads the ModelServing's own revisions, and those under its label, whose names are taken.
+func (p *pass) stored(ctx context.Context) ([]*appsv1.ControllerRevision, error) {
+	var all []*appsv1.ControllerRevision
+	seen := map[string]bool{}
+	for _, which := range []client.ListOption{
+		client.MatchingFields{ownerUID: string(p.ms.UID)},
+		client.MatchingLabels{v1alpha1.LabelModelServing: p.ms.Name},
+	} {
+		var found appsv1.ControllerRevisionList
+		if err := p.Client.List(ctx, &found, client.InNamespace(p.ms.Namespace), which); err != nil {
+			return nil, fmt.Errorf("list revisions: %w", err)
+		}
+		for i := range found.Items {
+			if cr := &found.Items[i]; !seen[cr.Name] {
+				seen[cr.Name] = true
+				all = append(all, cr)
+			}
+		}
+	}
+	return all, nil
+}
+
+// keep writes the target's revision. It asks to decide again if the cache did not show who has the
+// name.
+func (p *pass) keep(ctx context.Context, v *versions, d revision.Decision) (again bool, err error) {
+	switch {
+	case d.Create != nil:
+		err := p.Client.Create(ctx, d.Create)
+		if !apierrors.IsAlreadyExists(err) {
+			return false, err
+		}
+		cr, err := p.revision(ctx, d.Create.Name)
+		if err != nil || cr == nil {
+			return cr == nil, err
+		}
+		v.stored = append(slices.DeleteFunc(v.stored, func(o *appsv1.ControllerRevision) bool { return o.Name == cr.Name }), cr)
+		return true, nil
+	case d.Raise != nil:
+		return false, gone(p.Client.Update(ctx, d.Raise))
+	}
+	return false, nil
+}
+
+// revision reads a revision live; nil if there is none.
+func (p *pass) revision(ctx context.Context, name string) (*appsv1.ControllerRevision, error) {
+	var cr appsv1.ControllerRevision
+	err := p.Live.Get(ctx, client.ObjectKey{Namespace: p.ms.Namespace, Name: name}, &cr)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return &cr, err
+}
+
+// adopt puts into the status what has to be known before the first ServingGroup is: what the
+// protected ones are rebuilt at, and the count that the target's name is salted with.
+func (p *pass) adopt(ctx context.Context, d revision.Decision) error {
+	ms := p.ms.DeepCopy()
+	if ms.Status.CurrentRevision == "" {
+		ms.Status.CurrentRevision, ms.Status.UpdateRevision = d.Target, d.Target
+	}
+	if ptr.Deref(ms.Status.CollisionCount, 0) != d.CollisionCount {
+		ms.Status.CollisionCount = &d.CollisionCount
+	}
+	_, err := p.writeStatus(ctx, ms)
+	return err
+}
+
+// layouts are the roles of the target and of every revision that is referred to. One that the cache
+// lacks is read live; one that is missing, another's or unreadable has none.
+func (p *pass) layouts(ctx context.Context, v versions) (map[string]plan.Layout, error) {
+	known := map[string]*appsv1.ControllerRevision{}
+	for _, cr := range v.stored {
+		known[cr.Name] = cr
+	}
+	layouts := map[string]plan.Layout{v.target: layout(v.data)}
+	for name := range revision.References(p.ms, p.items) {
+		if name == v.target {
+			continue
+		}
+		cr := known[name]
+		if cr == nil {
+			var err error
+			if cr, err = p.revision(ctx, name); err != nil {
+				return nil, fmt.Errorf("read revision %s: %w", name, err)
+			}
+		}
+		if cr == nil || !metav1.IsControlledBy(cr, p.ms) {
+			continue
+		}
+		if data, err := revision.Decode(cr); err == nil {
+			layouts[name] = layout(data)
+		}
+	}
+	return layouts, nil
+}
+
+func layout(d revision.Data) plan.Layout {
+	roles := plan.Layout{}
+	for _, r := range d.Roles {
+		roles[r.Name] = plan.RoleLayout{Digest: d.RoleDigest(r.Name), Workers: r.WorkerReplicas}
+	}
+	return roles
+}
+
+// trim deletes the revisions beyond the limit that nothing refers to. What the caches say is only a
+// hint that there are any: a ServingGroup that they do not show yet may be pinned to one. So the
+// ModelServing and all ServingGroups of the namespace are read live, whatever their labels are, and a
+// revision that was raised since is spared by its version.
+func (p *pass) trim(ctx context.Context, v versions) error {
+	if len(v.superfluous) == 0 {
+		return nil
+	}
+	if err := p.confirm(ctx); err != nil {
+		return err
+	}
+	var live v1alpha1.ServingGroupList
+	if err := p.Live.List(ctx, &live, client.InNamespace(p.ms.Namespace)); err != nil {
+		return fmt.Errorf("list ServingGroups: %w", err)
+	}
+	needed := revision.References(p.ms, slices.DeleteFunc(live.Items, func(sg v1alpha1.ServingGroup) bool { return !metav1.IsControlledBy(&sg, p.ms) }))
+	for _, cr := range v.superfluous {
+		if needed.Has(cr.Name) {
+			continue
+		}
+		err := p.Client.Delete(ctx, cr, client.Preconditions{UID: &cr.UID, ResourceVersion: &cr.ResourceVersion})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete revision %s: %w", cr.Name, err)
+		}
+	}
+	return nil
+}
