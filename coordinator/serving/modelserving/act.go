@@ -69,13 +69,14 @@ func (p *pass) take(ctx context.Context, a plan.Action) (bool, error) {
 }
 
 // book enters units into the ledger. That it carries the resourceVersion is what makes the ledger
-// one that nobody overdraws: whoever has not seen the last entry fails.
+// one that nobody overdraws: whoever has not seen the last entry fails. It is written even if all of
+// them are in the ledger already, as the answer proves that what was read is what there is.
 func (p *pass) book(ctx context.Context, entries []string) (bool, error) {
 	ms := p.ms.DeepCopy()
 	ms.Status.Updating = append(ms.Status.Updating, entries...)
 	slices.Sort(ms.Status.Updating)
 	ms.Status.Updating = slices.Compact(ms.Status.Updating)
-	return p.writeStatus(ctx, ms)
+	return true, p.replaceStatus(ctx, ms)
 }
 
 // strike takes from the ledger the units whose update is seen closed by a live read.

@@ -65,7 +65,7 @@ func (w *world) checkAt(target string) {
 func TestEveryRequestMayBeTheLast(t *testing.T) {
 	for name, decide := range map[string]func(plan.Snapshot) plan.Plan{"a simple plan": simplePlan, "the plan": nil} {
 		t.Run(name, func(t *testing.T) {
-			whole := newWorld(t, declared(3, "engine:1"))
+			whole := newWorld(t, declared(2, "engine:1"))
 			whole.decide = decide
 			whole.life()
 			if whole.requests < 20 {
@@ -73,7 +73,7 @@ func TestEveryRequestMayBeTheLast(t *testing.T) {
 			}
 			for cut := 1; cut <= whole.requests; cut++ {
 				for _, after := range []bool{false, true} {
-					w := newWorld(t, declared(3, "engine:1"))
+					w := newWorld(t, declared(2, "engine:1"))
 					w.decide, w.cut, w.after = decide, cut, after
 					w.life()
 					if t.Failed() {
@@ -95,9 +95,9 @@ func (w *world) life() {
 	change(w, "ms", setImage("engine:2"))
 	w.settle()
 	w.checkAt(w.serving().Status.UpdateRevision)
-	change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Spec.Replicas = new(int32(2)) })
+	change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Spec.Replicas = new(int32(1)) })
 	w.settle()
-	if n := len(w.groups()); n != 2 {
+	if n := len(w.groups()); n != 1 {
 		w.t.Errorf("%d groups", n)
 	}
 	if n := len(w.revisions()); n != 2 {

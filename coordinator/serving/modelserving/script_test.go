@@ -3,6 +3,7 @@ package modelserving_test
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pitstop.dev/api/v1alpha1"
@@ -92,7 +93,7 @@ func advance(spec *v1alpha1.ServingGroupSpec, st v1alpha1.ServingGroupStatus) bo
 // once.
 func (w *world) obey() {
 	w.t.Helper()
-	for name, sg := range w.groups() {
+	for _, sg := range w.groups() {
 		if !sg.DeletionTimestamp.IsZero() {
 			sg.Finalizers = nil
 			if err := w.api.Update(w.t.Context(), sg); err != nil {
@@ -100,18 +101,25 @@ func (w *world) obey() {
 			}
 			continue
 		}
-		change(w, name, func(sg *v1alpha1.ServingGroup) { sg.Status = w.answer(sg) })
+		st := w.answer(sg)
+		if equality.Semantic.DeepEqual(st, sg.Status) {
+			continue
+		}
+		sg.Status = st
+		if err := w.api.Status().Update(w.t.Context(), sg); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 }
 
 func (w *world) answer(sg *v1alpha1.ServingGroup) v1alpha1.ServingGroupStatus {
-	now := metav1.NewTime(w.clock.Now())
+	epoch := metav1.NewTime(w.clock.Now())
 	st := v1alpha1.ServingGroupStatus{ObservedGeneration: sg.Generation}
 	for _, u := range sg.Spec.Updates {
 		stage := map[v1alpha1.Permit]v1alpha1.UnitStage{
 			v1alpha1.PermitDrain: v1alpha1.UnitDrained, v1alpha1.PermitSwap: v1alpha1.UnitVerified, v1alpha1.PermitServe: v1alpha1.UnitInService,
 		}[u.Permit]
-		st.Updates = append(st.Updates, v1alpha1.UnitUpdateStatus{Unit: u.Unit, Attempt: u.Attempt, Stage: stage, Since: now})
+		st.Updates = append(st.Updates, v1alpha1.UnitUpdateStatus{Unit: u.Unit, Attempt: u.Attempt, Stage: stage, Since: epoch})
 	}
 	for _, i := range sg.Spec.Instances {
 		revision := i.Revision
@@ -120,7 +128,7 @@ func (w *world) answer(sg *v1alpha1.ServingGroup) v1alpha1.ServingGroupStatus {
 		}
 		st.Instances = append(st.Instances, v1alpha1.InstanceStatus{
 			Role: i.Role, Ordinal: i.Ordinal, Phase: v1alpha1.InstanceRunning, Revision: revision, Pods: 1, ReadyPods: 1, LivePods: 1,
-			Ready: len(sg.Spec.Updates) == 0, ReadySince: &now,
+			Ready: len(sg.Spec.Updates) == 0, ReadySince: &epoch,
 		})
 	}
 	st.Pods = int32(len(sg.Spec.Instances))

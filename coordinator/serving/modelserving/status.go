@@ -61,17 +61,22 @@ func (p *pass) publish(ctx context.Context, ms *v1alpha1.ModelServing) error {
 	return nil
 }
 
-// writeStatus writes ms, bound to the version that was read, unless it says what is known. Only then
-// does it take the place of the pass's own.
+// writeStatus writes ms unless it says what is known already.
 func (p *pass) writeStatus(ctx context.Context, ms *v1alpha1.ModelServing) (bool, error) {
 	if equality.Semantic.DeepEqual(ms.Status, p.ms.Status) {
 		return false, nil
 	}
+	return true, p.replaceStatus(ctx, ms)
+}
+
+// replaceStatus writes ms, bound to the version that was read. Once that succeeded, and only then, it
+// takes the place of the pass's own.
+func (p *pass) replaceStatus(ctx context.Context, ms *v1alpha1.ModelServing) error {
 	if err := p.Client.Status().Update(ctx, ms); err != nil {
-		return false, gone(err)
+		return gone(err)
 	}
 	p.ms = ms
-	return true, nil
+	return nil
 }
 
 // blocked joins what the plan says with what the actions met. It is not known while an action that

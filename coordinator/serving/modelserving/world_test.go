@@ -256,6 +256,9 @@ func change[T any, P interface {
 	if err := w.api.Update(w.t.Context(), P(obj)); err != nil {
 		w.t.Fatal(err)
 	}
+	if kindOf(P(obj)) == "ControllerRevision" {
+		return
+	}
 	status := get[T, P](w, name)
 	f(status)
 	if err := w.api.Status().Update(w.t.Context(), P(status)); err != nil {
