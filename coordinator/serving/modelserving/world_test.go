@@ -15,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,11 +59,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
-	w.api = fake.NewClientBuilder().WithScheme(scheme).
-		WithStatusSubresource(&v1alpha1.ModelServing{}, &v1alpha1.ServingGroup{}).
-		WithIndex(&v1alpha1.ServingGroup{}, "ownerUID", modelserving.ByOwnerUID).
-		WithIndex(&appsv1.ControllerRevision{}, "ownerUID", modelserving.ByOwnerUID).
-		WithInterceptorFuncs(w.semantics()).Build()
+	w.api = builder(scheme).WithInterceptorFuncs(w.semantics()).Build()
 	w.client = interceptor.NewClient(w.api, w.requestsOfTheController())
 	for _, obj := range objs {
 		if err := w.api.Create(t.Context(), obj); err != nil {
@@ -69,6 +67,15 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 		}
 	}
 	return w
+}
+
+// builder keeps no track of managed fields, which is most of the time that the fake takes.
+func builder(scheme *runtime.Scheme) *fake.ClientBuilder {
+	return fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().
+		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).
+		WithStatusSubresource(&v1alpha1.ModelServing{}, &v1alpha1.ServingGroup{}).
+		WithIndex(&v1alpha1.ServingGroup{}, "ownerUID", modelserving.ByOwnerUID).
+		WithIndex(&appsv1.ControllerRevision{}, "ownerUID", modelserving.ByOwnerUID)
 }
 
 // semantics adds what the fake client lacks: UIDs, generations, the UID as a precondition.
@@ -185,10 +192,7 @@ func (w *world) Eventf(_, _ runtime.Object, kind, reason, _, note string, args .
 // freeze makes the controller read the objects as they are now, until thaw.
 func (w *world) freeze() {
 	w.t.Helper()
-	b := fake.NewClientBuilder().WithScheme(w.api.Scheme()).
-		WithStatusSubresource(&v1alpha1.ModelServing{}, &v1alpha1.ServingGroup{}).
-		WithIndex(&v1alpha1.ServingGroup{}, "ownerUID", modelserving.ByOwnerUID).
-		WithIndex(&appsv1.ControllerRevision{}, "ownerUID", modelserving.ByOwnerUID)
+	b := builder(w.api.Scheme())
 	for _, list := range []client.ObjectList{&v1alpha1.ModelServingList{}, &v1alpha1.ServingGroupList{}, &appsv1.ControllerRevisionList{}} {
 		if err := w.api.List(w.t.Context(), list); err != nil {
 			w.t.Fatal(err)
