@@ -152,6 +152,10 @@ func TestAnOutdatedViewWritesNothing(t *testing.T) {
 			w.settle()
 			w.cache = ms
 		},
+		"a group that the cache does not show yet": func(w *world) {
+			w.decide = simplePlan
+			w.freeze("ms-2")
+		},
 		"a ModelServing that has fewer replicas now": func(w *world) {
 			w.decide = simplePlan
 			change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Spec.Replicas = new(int32(5)) })
@@ -176,6 +180,13 @@ func TestAnOutdatedViewWritesNothing(t *testing.T) {
 			w.decide = do(plan.Action{Kind: plan.Book, Entries: []string{"ms-1"}}, open(sg))
 			w.freeze()
 			change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = []string{"ms-0"} })
+		},
+		"a ledger from which the entry has been struck": func(w *world) {
+			sg := get[v1alpha1.ServingGroup](w, "ms-1")
+			w.decide = do(plan.Action{Kind: plan.Book, Entries: []string{"ms-1"}}, open(sg))
+			change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = []string{"ms-1"} })
+			w.freeze()
+			change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = nil })
 		},
 		"a group whose Pods were lost": func(w *world) {
 			sg := get[v1alpha1.ServingGroup](w, "ms-1")

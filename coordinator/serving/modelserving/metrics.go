@@ -54,7 +54,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 
 // show sets the series of the pass's ModelServing to what its status says.
 func (m *metrics) show(p *pass) {
-	key := p.key()
+	key := p.name()
 	s := p.ms.Status
 	states := map[string]int32{
 		"declared": ptr.Deref(p.ms.Spec.Replicas, 1), "live": s.Replicas, "ready": s.ReadyReplicas, "available": s.AvailableReplicas,

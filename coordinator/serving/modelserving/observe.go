@@ -32,18 +32,14 @@ func (p *pass) list(ctx context.Context) error {
 }
 
 // observe gathers all that the plan has to know.
-func (p *pass) observe(ctx context.Context, v versions) (plan.Snapshot, error) {
+func (p *pass) observe(v versions) (plan.Snapshot, error) {
 	declared, err := declaration(p.ms)
-	if err != nil {
-		return plan.Snapshot{}, err
-	}
-	layouts, err := p.layouts(ctx, v)
 	if err != nil {
 		return plan.Snapshot{}, err
 	}
 	s := plan.Snapshot{
 		Now: p.now, Serving: declared, Target: v.target, Current: p.ms.Status.CurrentRevision,
-		Layouts: layouts, Ledger: slices.Clone(p.ms.Status.Updating),
+		Layouts: v.layouts, Ledger: slices.Clone(p.ms.Status.Updating),
 	}
 	for _, sg := range p.items {
 		s.Groups = append(s.Groups, plan.Group{
@@ -66,7 +62,7 @@ func (p *pass) failed() (n int32) {
 	return n
 }
 
-// key is the ModelServing's name for people and metrics.
-func (p *pass) key() types.NamespacedName { return client.ObjectKeyFromObject(p.ms) }
+// name is the ModelServing's name for people and metrics.
+func (p *pass) name() types.NamespacedName { return client.ObjectKeyFromObject(p.ms) }
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }

@@ -69,11 +69,12 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// A Reconciler brings ModelServings to what is declared, one pass at a time. It keeps no state of
-// its own between passes, but for metrics.
+// A Reconciler brings ModelServings to what is declared, one pass at a time. It keeps nothing between
+// passes that they depend on: metrics, and what revisions say, which never changes.
 type Reconciler struct {
 	Config
 	metrics *metrics
+	memo    memo
 }
 
 // New returns a Reconciler. It starts nothing.
@@ -125,6 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	err := r.Client.Get(ctx, req.NamespacedName, &ms)
 	if apierrors.IsNotFound(err) || err == nil && !ms.DeletionTimestamp.IsZero() {
 		r.metrics.forget(req.NamespacedName)
+		r.memo.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -160,7 +162,7 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, errors.Join(err, p.reportUnstored(ctx, err))
 	}
-	snapshot, err := p.observe(ctx, versions)
+	snapshot, err := p.observe(versions)
 	if err != nil {
 		return 0, err
 	}

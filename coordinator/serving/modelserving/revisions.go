@@ -26,42 +26,61 @@ const maxNames = 8
 // versions are the revisions of a ModelServing.
 type versions struct {
 	target      string
-	data        revision.Data                // what the target says
 	stored      []*appsv1.ControllerRevision // those found; other owners' among them
 	superfluous []*appsv1.ControllerRevision // those that nobody needs, as far as the caches know
+	layouts     map[string]plan.Layout       // of the target and of all that is referred to and can be read
+	collisions  int32
 }
 
 // store makes sure that the revision of the spec is stored, and that the status names what protected
 // units are rebuilt at, before anything else is written.
 func (p *pass) store(ctx context.Context) (versions, error) {
-	data, err := revision.Project(&p.ms.Spec)
+	stored, err := p.stored(ctx)
 	if err != nil {
-		return versions{}, fmt.Errorf("%w: %w", errNoRevision, err)
-	}
-	v := versions{data: data}
-	if v.stored, err = p.stored(ctx); err != nil {
 		return versions{}, err
 	}
-	for range maxNames {
-		d, err := revision.Decide(p.history(v))
+	known := key(p.history(stored))
+	v, ok := p.memo.recall(p.name(), known)
+	if !ok {
+		if v, err = p.decideVersions(ctx, stored, known); err != nil {
+			return versions{}, err
+		}
+	}
+	return v, p.adopt(ctx, v)
+}
+
+func (p *pass) decideVersions(ctx context.Context, stored []*appsv1.ControllerRevision, known string) (versions, error) {
+	h := p.history(stored)
+	var err error
+	if h.Data, err = revision.Project(&p.ms.Spec); err != nil {
+		return versions{}, fmt.Errorf("%w: %w", errNoRevision, err)
+	}
+	for try := range maxNames {
+		d, err := revision.Decide(h)
 		if err != nil {
 			return versions{}, fmt.Errorf("%w: %w", errNoRevision, err)
 		}
-		v.target, v.superfluous = d.Target, d.Delete
-		again, err := p.keep(ctx, &v, d)
+		taken, err := p.keep(ctx, d)
 		if err != nil {
 			return versions{}, fmt.Errorf("store revision %s: %w", d.Target, err)
 		}
-		if !again {
-			return v, p.adopt(ctx, d)
+		if taken != nil {
+			h.Stored = append(slices.DeleteFunc(h.Stored, func(o *appsv1.ControllerRevision) bool { return o.Name == taken.Name }), taken)
+			continue
 		}
+		v := versions{target: d.Target, stored: h.Stored, superfluous: d.Delete, collisions: d.CollisionCount}
+		complete, err := p.readLayouts(ctx, &v, h)
+		if err == nil && complete && try == 0 && d.Create == nil && d.Raise == nil {
+			p.memo.remember(p.name(), known, v)
+		}
+		return v, err
 	}
 	return versions{}, fmt.Errorf("%w: %d names of revisions are taken", errStale, maxNames)
 }
 
-func (p *pass) history(v versions) revision.History {
+func (p *pass) history(stored []*appsv1.ControllerRevision) revision.History {
 	return revision.History{
-		Owner: p.ms, Stored: v.stored, Data: v.data, References: revision.References(p.ms, p.items),
+		Owner: p.ms, Stored: stored, References: revision.References(p.ms, p.items),
 		Limit:          ptr.Deref(p.ms.Spec.RevisionHistoryLimit, 10),
 		CollisionCount: ptr.Deref(p.ms.Status.CollisionCount, 0),
 	}
@@ -89,25 +108,23 @@ func (p *pass) stored(ctx context.Context) ([]*appsv1.ControllerRevision, error)
 	return all, nil
 }
 
-// keep writes the target's revision. It asks to decide again if the cache did not show who has the
-// name.
-func (p *pass) keep(ctx context.Context, v *versions, d revision.Decision) (again bool, err error) {
+// keep writes the target's revision. If its name is taken, which the cache did not show, it returns
+// whose it is, to decide again.
+func (p *pass) keep(ctx context.Context, d revision.Decision) (taken *appsv1.ControllerRevision, err error) {
 	switch {
 	case d.Create != nil:
 		err := p.Client.Create(ctx, d.Create)
 		if !apierrors.IsAlreadyExists(err) {
-			return false, err
+			return nil, err
 		}
-		cr, err := p.revision(ctx, d.Create.Name)
-		if err != nil || cr == nil {
-			return cr == nil, err
+		if taken, err = p.revision(ctx, d.Create.Name); err == nil && taken == nil {
+			err = errStale // gone in between
 		}
-		v.stored = append(slices.DeleteFunc(v.stored, func(o *appsv1.ControllerRevision) bool { return o.Name == cr.Name }), cr)
-		return true, nil
+		return taken, err
 	case d.Raise != nil:
-		return false, gone(p.Client.Update(ctx, d.Raise))
+		return nil, gone(p.Client.Update(ctx, d.Raise))
 	}
-	return false, nil
+	return nil, nil
 }
 
 // revision reads a revision live; nil if there is none.
@@ -122,45 +139,49 @@ func (p *pass) revision(ctx context.Context, name string) (*appsv1.ControllerRev
 
 // adopt puts into the status what has to be known before the first ServingGroup is: what the
 // protected ones are rebuilt at, and the count that the target's name is salted with.
-func (p *pass) adopt(ctx context.Context, d revision.Decision) error {
+func (p *pass) adopt(ctx context.Context, v versions) error {
+	if p.ms.Status.CurrentRevision != "" && ptr.Deref(p.ms.Status.CollisionCount, 0) == v.collisions {
+		return nil
+	}
 	ms := p.ms.DeepCopy()
 	if ms.Status.CurrentRevision == "" {
-		ms.Status.CurrentRevision, ms.Status.UpdateRevision = d.Target, d.Target
+		ms.Status.CurrentRevision, ms.Status.UpdateRevision = v.target, v.target
 	}
-	if ptr.Deref(ms.Status.CollisionCount, 0) != d.CollisionCount {
-		ms.Status.CollisionCount = &d.CollisionCount
+	if v.collisions > 0 {
+		ms.Status.CollisionCount = &v.collisions
 	}
-	_, err := p.writeStatus(ctx, ms)
-	return err
+	return p.replaceStatus(ctx, ms)
 }
 
-// layouts are the roles of the target and of every revision that is referred to. One that the cache
-// lacks is read live; one that is missing, another's or unreadable has none.
-func (p *pass) layouts(ctx context.Context, v versions) (map[string]plan.Layout, error) {
-	known := map[string]*appsv1.ControllerRevision{}
+// readLayouts reads the roles of the target and of every revision that is referred to. One that the
+// cache lacks is read live; one that is missing, another's or unreadable has none. It reports
+// whether the cache had all of them.
+func (p *pass) readLayouts(ctx context.Context, v *versions, h revision.History) (complete bool, err error) {
+	cached := map[string]*appsv1.ControllerRevision{}
 	for _, cr := range v.stored {
-		known[cr.Name] = cr
+		cached[cr.Name] = cr
 	}
-	layouts := map[string]plan.Layout{v.target: layout(v.data)}
-	for name := range revision.References(p.ms, p.items) {
+	v.layouts = map[string]plan.Layout{v.target: layout(h.Data)}
+	complete = true
+	for name := range h.References {
 		if name == v.target {
 			continue
 		}
-		cr := known[name]
+		cr := cached[name]
 		if cr == nil {
-			var err error
+			complete = false
 			if cr, err = p.revision(ctx, name); err != nil {
-				return nil, fmt.Errorf("read revision %s: %w", name, err)
+				return false, fmt.Errorf("read revision %s: %w", name, err)
 			}
 		}
 		if cr == nil || !metav1.IsControlledBy(cr, p.ms) {
 			continue
 		}
 		if data, err := revision.Decode(cr); err == nil {
-			layouts[name] = layout(data)
+			v.layouts[name] = layout(data)
 		}
 	}
-	return layouts, nil
+	return complete, nil
 }
 
 func layout(d revision.Data) plan.Layout {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,7 +43,8 @@ type world struct {
 	client   client.WithWatch // what the controller writes through
 	cache    client.Reader    // what the controller reads; nil: the objects as they are
 	clock    *clocktesting.FakePassiveClock
-	decide   func(plan.Snapshot) plan.Plan
+	leader   *modelserving.Reconciler
+	decide   func(plan.Snapshot) plan.Plan // default plan.Decide
 	events   []string
 	writes   []string // those that took effect
 	refuse   func(verb string, obj client.Object) error
@@ -58,7 +61,7 @@ func newWorld(t *testing.T, objs ...client.Object) *world {
 	if err := errors.Join(appsv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
+	w := &world{t: t, decide: plan.Decide, clock: clocktesting.NewFakePassiveClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
 	w.api = builder(scheme).WithInterceptorFuncs(w.semantics()).Build()
 	w.client = interceptor.NewClient(w.api, w.requestsOfTheController())
 	for _, obj := range objs {
@@ -189,35 +192,47 @@ func (w *world) Eventf(_, _ runtime.Object, kind, reason, _, note string, args .
 	w.events = append(w.events, fmt.Sprintf("%s %s: "+note, append([]any{kind, reason}, args...)...))
 }
 
-// freeze makes the controller read the objects as they are now, until thaw.
-func (w *world) freeze() {
+// freeze makes the controller read the objects as they are now, until thaw. The hidden ones it does
+// not see at all.
+func (w *world) freeze(hidden ...string) {
 	w.t.Helper()
 	b := builder(w.api.Scheme())
 	for _, list := range []client.ObjectList{&v1alpha1.ModelServingList{}, &v1alpha1.ServingGroupList{}, &appsv1.ControllerRevisionList{}} {
 		if err := w.api.List(w.t.Context(), list); err != nil {
 			w.t.Fatal(err)
 		}
-		b = b.WithLists(list)
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			if obj := o.(client.Object); !slices.Contains(hidden, obj.GetName()) {
+				b = b.WithObjects(obj)
+			}
+			return nil
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	w.cache = b.Build()
 }
 
 func (w *world) thaw() { w.cache = nil }
 
-// coordinator is one that has just started: it knows nothing.
-func (w *world) coordinator() *modelserving.Reconciler {
-	w.t.Helper()
-	r, err := modelserving.New(modelserving.Config{Client: w.client, Live: w.api, Clock: w.clock, Events: w, Decide: w.decide})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return r
-}
-
-// pass lets a coordinator make one pass over the ModelServing named ms.
+// pass lets the coordinator make one pass over the ModelServing named ms. One that died is followed by
+// one that knows nothing.
 func (w *world) pass() (ctrl.Result, error) {
 	w.t.Helper()
-	return w.coordinator().Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "ms"}})
+	if w.leader == nil {
+		decide := func(s plan.Snapshot) plan.Plan { return w.decide(s) }
+		var err error
+		w.leader, err = modelserving.New(modelserving.Config{Client: w.client, Live: w.api, Clock: w.clock, Events: w, Decide: decide})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	res, err := w.leader.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "ms"}})
+	if errors.Is(err, errCut) {
+		w.leader = nil
+	}
+	return res, err
 }
 
 func (w *world) mustPass() ctrl.Result {
