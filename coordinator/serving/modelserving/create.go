@@ -22,7 +22,7 @@ type troubles struct {
 
 // trouble keeps the first of its kind: one name is enough to go and look.
 func (t *troubles) trouble(reason v1alpha1.ConditionReason, message string) {
-	t.retryIn = nameRetry
+	t.retryIn = refusedRetry
 	if !t.found.True {
 		t.found = plan.Verdict{True: true, Reason: reason, Message: message}
 	}
@@ -52,7 +52,7 @@ func (p *pass) create(ctx context.Context, a plan.Action) (bool, error) {
 	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
 		return false, nil // all that is here goes
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		p.trouble(v1alpha1.BlockedCreate, fmt.Sprintf("ServingGroup %s is not created: %v; it is tried again every %s", a.Group, err, nameRetry))
+		p.trouble(v1alpha1.BlockedCreate, fmt.Sprintf("ServingGroup %s is not created: %v; it is tried again every %s", a.Group, err, refusedRetry))
 		return false, nil
 	}
 	return err == nil, err
@@ -98,7 +98,7 @@ func (p *pass) collide(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	p.trouble(v1alpha1.BlockedName, fmt.Sprintf("ServingGroup %s exists and belongs to %s; this clears within %s after it is gone", name, owner(&other), nameRetry))
+	p.trouble(v1alpha1.BlockedName, fmt.Sprintf("ServingGroup %s exists and belongs to %s; this clears within %s after it is gone", name, owner(&other), refusedRetry))
 	return nil
 }
 

@@ -21,6 +21,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,9 +35,11 @@ const (
 	// staleRetry is how soon a pass that met an outdated cache is repeated, if no change that the
 	// cache catches up with repeats it before.
 	staleRetry = 250 * time.Millisecond
-	// nameRetry is how often a name that another owner has is tried again: nothing tells of its
-	// end.
-	nameRetry = 30 * time.Second
+	// refusedRetry is how often that is tried again which the API server refuses, or the name of
+	// which another owner has: nothing tells when it would go.
+	refusedRetry = 30 * time.Second
+	// firstRetry is the pause after the first error; it doubles up to refusedRetry.
+	firstRetry = 50 * time.Millisecond
 )
 
 // ownerUID is the index of objects by the UID of their controller.
@@ -107,7 +110,10 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 		For(&v1alpha1.ModelServing{}).
 		Owns(&v1alpha1.ServingGroup{}).
 		Owns(&appsv1.ControllerRevision{}).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Workers}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: r.Workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, refusedRetry),
+		}).
 		Complete(r)
 }
 
@@ -159,8 +165,11 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	versions, err := p.store(ctx)
+	if refused(err) {
+		return refusedRetry, p.reportUnstored(ctx, err)
+	}
 	if err != nil {
-		return 0, errors.Join(err, p.reportUnstored(ctx, err))
+		return 0, err
 	}
 	snapshot, err := p.observe(versions)
 	if err != nil {

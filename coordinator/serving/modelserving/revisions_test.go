@@ -166,7 +166,8 @@ func TestTheHistoryIsLimitedAndKeepsWhatIsNeeded(t *testing.T) {
 			w.freeze()
 			change(w, "ms-0", func(sg *v1alpha1.ServingGroup) { sg.Spec.Revision = names[1] })
 		}, []int{2}},
-		"a pin of a group without labels is kept": {0, func(w *world, names []string) {
+		"a pin that the cache does not show, of a group without labels, is kept": {0, func(w *world, names []string) {
+			w.freeze()
 			change(w, "ms-0", func(sg *v1alpha1.ServingGroup) { sg.Labels, sg.Spec.Revision = nil, names[2] })
 		}, []int{1}},
 		"what another owner's group names is not kept": {1, func(w *world, names []string) {
@@ -192,6 +193,28 @@ func TestTheHistoryIsLimitedAndKeepsWhatIsNeeded(t *testing.T) {
 				t.Errorf("revisions %v (-want +got):\n%s", names, diff)
 			}
 		})
+	}
+}
+
+func TestNothingIsTrimmedOnAnOutdatedStatus(t *testing.T) {
+	w := running(t, 1)
+	names := w.history()
+	change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Spec.RevisionHistoryLimit = new(int32(0)) })
+	change(w, "ms-0", func(sg *v1alpha1.ServingGroup) {
+		sg.Spec.Updates = []v1alpha1.UnitUpdate{{Attempt: 1, Previous: names[1], Target: names[2]}}
+	})
+	w.mustPass()
+	change(w, "ms-0", func(sg *v1alpha1.ServingGroup) { sg.Spec.Updates = nil })
+	w.freeze()
+	change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.CurrentRevision = names[1] })
+	w.mustPass()
+	if n := len(w.revisions()); n != 4 {
+		t.Errorf("%d revisions are left of 4", n)
+	}
+	w.thaw()
+	w.mustPass()
+	if diff := cmp.Diff(len(w.revisions()), 2); diff != "" || !slices.Contains(w.revisionNames(), names[1]) {
+		t.Errorf("revisions %v of %v are left", w.revisionNames(), names)
 	}
 }
 

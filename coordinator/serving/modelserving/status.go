@@ -35,15 +35,17 @@ func (p *pass) report(ctx context.Context, report plan.Report, s plan.Snapshot) 
 	return p.publish(ctx, ms)
 }
 
+// refused says whether the revision of the spec cannot be stored before a person has changed something.
+func refused(err error) bool {
+	return errors.Is(err, errNoRevision) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
 // reportUnstored says that nothing goes on since the target's revision cannot be stored.
 func (p *pass) reportUnstored(ctx context.Context, cause error) error {
-	if !errors.Is(cause, errNoRevision) && !apierrors.IsForbidden(cause) && !apierrors.IsInvalid(cause) && !apierrors.IsRequestEntityTooLargeError(cause) {
-		return nil // the next pass may do better
-	}
 	ms := p.ms.DeepCopy()
 	p.set(ms, v1alpha1.ConditionBlocked, plan.Verdict{
 		True: true, Reason: v1alpha1.BlockedRevision,
-		Message: fmt.Sprintf("the revision of the spec is not stored, so nothing is created or updated: %v; it is tried again", cause),
+		Message: fmt.Sprintf("the revision of the spec is not stored, so nothing is created or updated: %v; it is tried again every %s", cause, refusedRetry),
 	})
 	return p.publish(ctx, ms)
 }
