@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -137,6 +138,33 @@ func TestWhatIsRefusedDoesNotStopTheRest(t *testing.T) {
 	}
 	if c := conditionOf(w.serving(), v1alpha1.ConditionBlocked); c.Reason != "CreationRefused" || !strings.Contains(c.Message, "exceeded quota") {
 		t.Errorf("Blocked: %+v", c)
+	}
+}
+
+func TestANamespaceThatGoesIsNoTrouble(t *testing.T) {
+	w := newWorld(t, declared(2, "engine:1"))
+	w.decide = simplePlan
+	w.refuse = func(verb string, obj client.Object) error {
+		if verb != "create" || kindOf(obj) != "ServingGroup" {
+			return nil
+		}
+		err := apierrors.NewForbidden(schema.GroupResource{Resource: "servinggroups"}, obj.GetName(), errors.New("is being terminated"))
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		return err
+	}
+	w.mustPass()
+	if c := conditionOf(w.serving(), v1alpha1.ConditionBlocked); c.Status != metav1.ConditionFalse {
+		t.Errorf("Blocked: %+v", c)
+	}
+}
+
+func TestAWriteBringsTheFinalizerBack(t *testing.T) {
+	w := running(t, 1)
+	change(w, "ms-0", func(sg *v1alpha1.ServingGroup) { sg.Finalizers = nil })
+	w.decide = do(open(get[v1alpha1.ServingGroup](w, "ms-0")))
+	w.mustPass()
+	if diff := cmp.Diff([]string{v1alpha1.FinalizerOrdinal}, get[v1alpha1.ServingGroup](w, "ms-0").Finalizers); diff != "" {
+		t.Errorf("finalizers (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +50,7 @@ func (p *pass) create(ctx context.Context, a plan.Action) (bool, error) {
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return false, p.collide(ctx, a.Group)
-	case apierrors.HasStatusCause(err, "NamespaceTerminating"):
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return false, nil // all that is here goes
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		p.trouble(v1alpha1.BlockedCreate, fmt.Sprintf("ServingGroup %s is not created: %v; it is tried again every %s", a.Group, err, refusedRetry))

@@ -14,6 +14,7 @@ package modelserving
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -48,7 +49,7 @@ const ownerUID = "ownerUID"
 // Config is what a Reconciler depends on. All fields but the last three are required.
 type Config struct {
 	// Client reads from caches, which may be behind, and writes. It has the index ownerUID on
-	// ServingGroups and ControllerRevisions.
+	// ServingGroups.
 	Client client.Client
 	// Live reads past the caches.
 	Live client.Reader
@@ -100,10 +101,8 @@ func New(cfg Config) (*Reconciler, error) {
 
 // Setup registers the controller, its watches and its index with a manager.
 func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
-	for _, kind := range []client.Object{&v1alpha1.ServingGroup{}, &appsv1.ControllerRevision{}} {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, ownerUID, ByOwnerUID); err != nil {
-			return err
-		}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ServingGroup{}, ownerUID, ByOwnerUID); err != nil {
+		return fmt.Errorf("index of owners: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("modelserving").

@@ -86,24 +86,17 @@ func (p *pass) history(stored []*appsv1.ControllerRevision) revision.History {
 	}
 }
 
-// stored reads the ModelServing's own revisions, and those under its label, whose names are taken.
+// stored reads the revisions under the ModelServing's label. Which of them are its own is decided by
+// UID; of the others the names are taken. One that has lost its label is found when it is needed.
 func (p *pass) stored(ctx context.Context) ([]*appsv1.ControllerRevision, error) {
-	var all []*appsv1.ControllerRevision
-	seen := map[string]bool{}
-	for _, which := range []client.ListOption{
-		client.MatchingFields{ownerUID: string(p.ms.UID)},
-		client.MatchingLabels{v1alpha1.LabelModelServing: p.ms.Name},
-	} {
-		var found appsv1.ControllerRevisionList
-		if err := p.Client.List(ctx, &found, client.InNamespace(p.ms.Namespace), which); err != nil {
-			return nil, fmt.Errorf("list revisions: %w", err)
-		}
-		for i := range found.Items {
-			if cr := &found.Items[i]; !seen[cr.Name] {
-				seen[cr.Name] = true
-				all = append(all, cr)
-			}
-		}
+	var found appsv1.ControllerRevisionList
+	label := client.MatchingLabels{v1alpha1.LabelModelServing: p.ms.Name}
+	if err := p.Client.List(ctx, &found, client.InNamespace(p.ms.Namespace), label); err != nil {
+		return nil, fmt.Errorf("list revisions: %w", err)
+	}
+	all := make([]*appsv1.ControllerRevision, len(found.Items))
+	for i := range found.Items {
+		all[i] = &found.Items[i]
 	}
 	return all, nil
 }

@@ -82,8 +82,13 @@ func TestWhatARevisionSaysIsReadOrMissing(t *testing.T) {
 	}{
 		"readable":             {func(*world, string) {}, true},
 		"not in the cache yet": {func(w *world, old string) { w.freeze(old) }, true},
-		"its label was taken":  {func(w *world, old string) { change(w, old, func(cr *appsv1.ControllerRevision) { cr.Labels = nil }) }, true},
-		"deleted":              {func(w *world, old string) { w.deleteRevision(old) }, false},
+		"not in the cache, and deleted": {func(w *world, old string) {
+			w.freeze(old)
+			w.mustPass()
+			w.deleteRevision(old)
+		}, false},
+		"its label was taken": {func(w *world, old string) { change(w, old, func(cr *appsv1.ControllerRevision) { cr.Labels = nil }) }, true},
+		"deleted":             {func(w *world, old string) { w.deleteRevision(old) }, false},
 		"no longer its owner's": {func(w *world, old string) {
 			change(w, old, func(cr *appsv1.ControllerRevision) { cr.OwnerReferences = nil })
 		}, false},
@@ -100,6 +105,7 @@ func TestWhatARevisionSaysIsReadOrMissing(t *testing.T) {
 			change(w, "ms", setImage("engine:2"))
 			w.decide = say(idle())
 			w.mustPass()
+			w.mustPass() // what was read now is remembered
 			tt.change(w, old)
 			s := w.lastSnapshot()
 			if _, ok := s.Layouts[old]; ok != tt.known {

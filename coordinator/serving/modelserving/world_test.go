@@ -77,8 +77,7 @@ func builder(scheme *runtime.Scheme) *fake.ClientBuilder {
 	return fake.NewClientBuilder().WithScheme(scheme).WithGlobalResourceVersionCounter().
 		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).
 		WithStatusSubresource(&v1alpha1.ModelServing{}, &v1alpha1.ServingGroup{}).
-		WithIndex(&v1alpha1.ServingGroup{}, "ownerUID", modelserving.ByOwnerUID).
-		WithIndex(&appsv1.ControllerRevision{}, "ownerUID", modelserving.ByOwnerUID)
+		WithIndex(&v1alpha1.ServingGroup{}, "ownerUID", modelserving.ByOwnerUID)
 }
 
 // semantics adds what the fake client lacks: UIDs, generations, the UID as a precondition.
