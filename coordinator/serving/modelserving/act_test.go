@@ -32,7 +32,7 @@ func idle() plan.Report {
 // running is a world with n groups at rest.
 func running(t *testing.T, n int32) *world {
 	t.Helper()
-	w := newWorld(t, declared(n, "engine:1"))
+	w := newWorld(t, declared(n))
 	w.decide = simplePlan
 	w.settle()
 	w.writes, w.events, w.requests = nil, nil, 0
@@ -55,7 +55,7 @@ func conditionOf(ms *v1alpha1.ModelServing, kind string) metav1.Condition {
 }
 
 func TestTheRevisionComesFirst(t *testing.T) {
-	w := newWorld(t, declared(2, "engine:1"))
+	w := newWorld(t, declared(2))
 	w.decide = simplePlan
 	w.refuse = func(verb string, obj client.Object) error {
 		if verb == "create" && kindOf(obj) == "ControllerRevision" {
@@ -93,7 +93,7 @@ func TestAGroupOfAnotherOwnerIsNeverAdopted(t *testing.T) {
 		},
 		Spec: v1alpha1.ServingGroupSpec{Ordinal: ordinal(0), Revision: "theirs"},
 	}
-	w := newWorld(t, declared(2, "engine:1"), foreign)
+	w := newWorld(t, declared(2), foreign)
 	w.decide = simplePlan
 	for range 3 {
 		if res := w.mustPass(); res.RequeueAfter <= 0 {
@@ -122,7 +122,7 @@ func TestAGroupOfAnotherOwnerIsNeverAdopted(t *testing.T) {
 }
 
 func TestWhatIsRefusedDoesNotStopTheRest(t *testing.T) {
-	w := newWorld(t, declared(3, "engine:1"))
+	w := newWorld(t, declared(3))
 	w.decide = simplePlan
 	w.refuse = func(verb string, obj client.Object) error {
 		if verb == "create" && obj.GetName() == "ms-1" {
@@ -142,7 +142,7 @@ func TestWhatIsRefusedDoesNotStopTheRest(t *testing.T) {
 }
 
 func TestANamespaceThatGoesIsNoTrouble(t *testing.T) {
-	w := newWorld(t, declared(2, "engine:1"))
+	w := newWorld(t, declared(2))
 	w.decide = simplePlan
 	w.refuse = func(verb string, obj client.Object) error {
 		if verb != "create" || kindOf(obj) != "ServingGroup" {
@@ -197,7 +197,7 @@ func TestAnOutdatedViewWritesNothing(t *testing.T) {
 			if err := w.api.Delete(w.t.Context(), w.serving()); err != nil {
 				w.t.Fatal(err)
 			}
-			again := declared(5, "engine:1")
+			again := declared(5)
 			again.UID = "uid-again"
 			if err := w.api.Create(w.t.Context(), again); err != nil {
 				w.t.Fatal(err)

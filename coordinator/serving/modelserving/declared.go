@@ -24,11 +24,11 @@ func declaration(ms *v1alpha1.ModelServing) (plan.Serving, error) {
 	n := numbers{total: s.Replicas}
 	if s.Type == v1alpha1.ServingGroupRollingUpdate {
 		budget := ptr.Deref(strategy.RollingUpdateConfiguration, v1alpha1.RollingUpdateConfiguration{})
-		s.MaxUnavailable = n.down(budget.MaxUnavailable, 1)
-		s.MaxSurge = n.up(budget.MaxSurge, 0)
-		s.Partition = n.up(budget.Partition, 0)
+		s.MaxUnavailable = n.down(budget.MaxUnavailable)
+		s.MaxSurge = n.up(budget.MaxSurge)
+		s.Partition = n.up(budget.Partition)
 	} else if strategy.MaxUnavailableGroups != nil {
-		s.MaxUnavailableGroups = max(1, n.down(strategy.MaxUnavailableGroups, 1))
+		s.MaxUnavailableGroups = max(1, n.down(strategy.MaxUnavailableGroups))
 	}
 	if n.err != nil {
 		return s, fmt.Errorf("rolloutStrategy: %w", n.err)
@@ -41,7 +41,7 @@ func declareRoles(s *plan.Serving, roles []v1alpha1.Role) error {
 		n := numbers{total: ptr.Deref(r.Replicas, 1)}
 		s.Roles = append(s.Roles, plan.Role{
 			Name: r.Name, Replicas: n.total,
-			MaxUnavailable: n.down(r.MaxUnavailable, 1), MaxSurge: n.up(r.MaxSurge, 0), Partition: n.up(r.Partition, 0),
+			MaxUnavailable: n.down(r.MaxUnavailable), MaxSurge: n.up(r.MaxSurge), Partition: n.up(r.Partition),
 		})
 		if n.err != nil {
 			return fmt.Errorf("role %s: %w", r.Name, n.err)
@@ -57,12 +57,14 @@ type numbers struct {
 	err   error
 }
 
-func (n *numbers) up(v *intstr.IntOrString, absent int32) int32 {
-	return n.keep(intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(v, intstr.FromInt32(absent)), int(n.total), true))
+// up is 0 where v is absent.
+func (n *numbers) up(v *intstr.IntOrString) int32 {
+	return n.keep(intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(v, intstr.FromInt32(0)), int(n.total), true))
 }
 
-func (n *numbers) down(v *intstr.IntOrString, absent int32) int32 {
-	return n.keep(intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(v, intstr.FromInt32(absent)), int(n.total), false))
+// down is 1 where v is absent.
+func (n *numbers) down(v *intstr.IntOrString) int32 {
+	return n.keep(intstr.GetScaledValueFromIntOrPercent(intstr.ValueOrDefault(v, intstr.FromInt32(1)), int(n.total), false))
 }
 
 func (n *numbers) keep(v int, err error) int32 {

@@ -17,7 +17,7 @@ func count(n int32) *intstr.IntOrString    { return new(intstr.FromInt32(n)) }
 // seen makes one pass over a ModelServing that f changes, and returns what the plan was asked.
 func seen(t *testing.T, f func(*v1alpha1.ModelServing)) (plan.Snapshot, error) {
 	t.Helper()
-	ms := declared(1, "engine:1")
+	ms := declared(1)
 	f(ms)
 	w := newWorld(t, ms)
 	var got plan.Snapshot

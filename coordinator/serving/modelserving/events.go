@@ -45,10 +45,10 @@ func (p *pass) tellBlocked(was, is *metav1.Condition) {
 		return
 	}
 	reason := v1alpha1.EventBlocked
-	switch v1alpha1.ConditionReason(is.Reason) {
-	case v1alpha1.BlockedFailed:
+	switch is.Reason {
+	case string(v1alpha1.BlockedFailed):
 		reason = v1alpha1.EventUnitFailed
-	case v1alpha1.BlockedRevision:
+	case string(v1alpha1.BlockedRevision):
 		reason = v1alpha1.EventRevisionUnresolved
 	}
 	p.event(reason, is.Reason+": "+is.Message)

@@ -39,7 +39,7 @@ func series(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 }
 
 func TestMetricsFollowTheStatusAndGoWithIt(t *testing.T) {
-	w := newWorld(t, declared(4, "engine:1"))
+	w := newWorld(t, declared(4))
 	registry := prometheus.NewRegistry()
 	report := plan.Report{
 		Replicas: 4, Ready: 3, Available: 2, Updated: 1, Enough: plan.Verdict{Reason: v1alpha1.AvailableTooFew},

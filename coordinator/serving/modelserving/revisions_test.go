@@ -33,7 +33,7 @@ func TestAnEarlierDeclarationTakesItsRevisionAgain(t *testing.T) {
 func TestATakenNameOfARevisionIsLeftToItsOwner(t *testing.T) {
 	for _, labelled := range []bool{true, false} {
 		t.Run(fmt.Sprintf("labelled=%t", labelled), func(t *testing.T) {
-			ms := declared(1, "engine:1")
+			ms := declared(1)
 			data, err := revision.Project(&ms.Spec)
 			if err != nil {
 				t.Fatal(err)

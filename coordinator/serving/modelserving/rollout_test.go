@@ -10,7 +10,7 @@ import (
 )
 
 func TestRolloutWritesInOrder(t *testing.T) {
-	w := newWorld(t, declared(2, "engine:1"))
+	w := newWorld(t, declared(2))
 	w.decide = simplePlan
 	w.settle()
 	old := w.serving().Status.CurrentRevision
@@ -62,14 +62,14 @@ func (w *world) checkAt(target string) {
 // A coordinator dies at every request of two scalings and a rollout, before or after the request took
 // effect. Whoever comes next comes to the same end, by the same writes.
 func TestEveryRequestMayBeTheLast(t *testing.T) {
-	whole := newWorld(t, declared(2, "engine:1"))
+	whole := newWorld(t, declared(2))
 	whole.life()
 	if whole.requests < 20 {
 		t.Fatalf("%d requests: %v", whole.requests, whole.writes)
 	}
 	for cut := 1; cut <= whole.requests; cut++ {
 		for _, after := range []bool{false, true} {
-			w := newWorld(t, declared(2, "engine:1"))
+			w := newWorld(t, declared(2))
 			w.cut, w.after = cut, after
 			w.life()
 			if t.Failed() {

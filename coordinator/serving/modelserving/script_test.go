@@ -78,15 +78,15 @@ func advance(spec *v1alpha1.ServingGroupSpec, st v1alpha1.ServingGroupStatus) bo
 	if len(st.Updates) == 0 || st.Updates[0].Attempt != u.Attempt {
 		return false
 	}
-	switch st.Updates[0].Stage {
-	case v1alpha1.UnitDrained:
-		u.Permit, spec.Revision = v1alpha1.PermitServe, u.Target
-	case v1alpha1.UnitInService:
+	if st.Updates[0].Stage == v1alpha1.UnitInService {
 		spec.Updates = nil
-	default:
-		return false
+		return true
 	}
-	return true
+	if st.Updates[0].Stage == v1alpha1.UnitDrained {
+		u.Permit, spec.Revision = v1alpha1.PermitServe, u.Target
+		return true
+	}
+	return false
 }
 
 // obey is the ServingGroup controller as far as the other one sees it, with Pods that are ready at

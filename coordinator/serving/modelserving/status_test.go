@@ -17,7 +17,7 @@ func say(r plan.Report) func(plan.Snapshot) plan.Plan {
 }
 
 func TestStatusSaysWhatThePlanReports(t *testing.T) {
-	w := newWorld(t, declared(2, "engine:1"))
+	w := newWorld(t, declared(2))
 	w.decide = say(plan.Report{
 		Replicas: 5, Ready: 4, Available: 3, Updated: 2,
 		Enough:      plan.Verdict{Reason: v1alpha1.AvailableTooFew, Message: "3 of 4"},
@@ -51,7 +51,7 @@ func TestStatusSaysWhatThePlanReports(t *testing.T) {
 }
 
 func TestStatusIsWrittenOnlyOnChange(t *testing.T) {
-	w := newWorld(t, declared(2, "engine:1"))
+	w := newWorld(t, declared(2))
 	r := idle()
 	w.decide = say(r)
 	w.mustPass()
@@ -72,7 +72,7 @@ func TestStatusIsWrittenOnlyOnChange(t *testing.T) {
 }
 
 func TestAConditionKeepsItsTimeUntilItTurns(t *testing.T) {
-	w := newWorld(t, declared(2, "engine:1"))
+	w := newWorld(t, declared(2))
 	turned := metav1.NewTime(w.clock.Now())
 	for i, reason := range []v1alpha1.ConditionReason{v1alpha1.BlockedFailed, v1alpha1.BlockedDeadline, v1alpha1.BlockedUnavailable} {
 		r := idle()
@@ -94,7 +94,7 @@ func TestAConditionKeepsItsTimeUntilItTurns(t *testing.T) {
 }
 
 func TestTheCurrentRevisionMovesAtTheEnd(t *testing.T) {
-	w := newWorld(t, declared(2, "engine:1"))
+	w := newWorld(t, declared(2))
 	w.decide = say(idle())
 	w.mustPass()
 	first := w.serving().Status.CurrentRevision
@@ -121,7 +121,7 @@ func TestTheCurrentRevisionMovesAtTheEnd(t *testing.T) {
 }
 
 func TestOneThatIsBeingDeletedIsLeftAlone(t *testing.T) {
-	ms := declared(2, "engine:1")
+	ms := declared(2)
 	ms.Finalizers = []string{"example.com/keep"}
 	w := newWorld(t, ms)
 	if err := w.api.Delete(t.Context(), ms); err != nil {

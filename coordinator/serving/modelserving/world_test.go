@@ -306,13 +306,13 @@ func (w *world) revisions() []appsv1.ControllerRevision {
 	return list.Items
 }
 
-// declared is a ModelServing of one role with an image.
-func declared(replicas int32, image string) *v1alpha1.ModelServing {
+// declared is a ModelServing of one role.
+func declared(replicas int32) *v1alpha1.ModelServing {
 	return &v1alpha1.ModelServing{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ms", UID: "uid-ms"},
 		Spec: v1alpha1.ModelServingSpec{
 			Replicas: new(replicas), RevisionHistoryLimit: new(int32(10)),
-			Template: v1alpha1.ServingGroupTemplate{Roles: []v1alpha1.Role{{Name: "prefill", Replicas: new(int32(1)), EntryTemplate: template(image)}}},
+			Template: v1alpha1.ServingGroupTemplate{Roles: []v1alpha1.Role{{Name: "prefill", Replicas: new(int32(1)), EntryTemplate: template("engine:1")}}},
 		},
 	}
 }
