@@ -59,5 +59,8 @@ func run(ctx context.Context, f flags) error {
 	if err := mgr.AddReadyzCheck("alive", healthz.Ping); err != nil {
 		return fmt.Errorf("health check: %w", err)
 	}
+	if err := serveModels(ctx, mgr); err != nil {
+		return err
+	}
 	return mgr.Start(ctx)
 }
