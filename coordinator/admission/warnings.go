@@ -82,7 +82,7 @@ func pullWarnings(t *corev1.PodTemplateSpec, path *field.Path) []string {
 		switch {
 		case c.ImagePullPolicy == corev1.PullAlways:
 			out = append(out, warning(at, "Always keeps container %s from being updated in place: set IfNotPresent", c.Name))
-		case c.ImagePullPolicy == "" && latest(c.Image):
+		case c.ImagePullPolicy == "" && imageReference.MatchString(c.Image) && latest(c.Image):
 			out = append(out, warning(at, "is Always where the tag of an image is latest or absent (%s), which keeps container %s from being updated in place:"+
 				" set IfNotPresent, or give the image another tag", c.Image, c.Name))
 		}
