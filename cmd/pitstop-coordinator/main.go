@@ -14,6 +14,8 @@ import (
 	"k8s.io/klog/v2/textlogger" //nolint:depguard // a logr sink in the format of Kubernetes
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"pitstop.dev/coordinator/admission"
 )
 
 // version is set by the linker.
@@ -55,6 +57,9 @@ func run(ctx context.Context, f flags) error {
 	}
 	if err := mgr.AddReadyzCheck("alive", healthz.Ping); err != nil {
 		return fmt.Errorf("health check: %w", err)
+	}
+	if err := admission.Setup(mgr, admission.Config{Namespace: f.namespace, Port: f.webhook}); err != nil {
+		return err
 	}
 	return mgr.Start(ctx)
 }
