@@ -262,4 +262,3 @@ func TestTheCoordinatorReadsNoOtherSecret(t *testing.T) {
 	_, err = agent.CoreV1().Secrets(system).Get(ctx, "pitstop-webhook", metav1.GetOptions{})
 	denied(t, err, "cannot get")
 }
-

@@ -126,14 +126,16 @@ func TestTemplates(t *testing.T) {
 		change change
 		want   []string
 	}{
-		"no image":                     {image(""), []string{container + "image", "Required", "container engine needs an image"}},
-		"a space in an image":          {image("vllm :1"), []string{container + "image", `"vllm :1"`, "without spaces"}},
-		"a space after an image":       {image("vllm:1 "), []string{container + "image", `"vllm:1 "`}},
-		"an upper-case repository":     {image("vLLM:1"), []string{container + "image", "in lower case"}},
-		"a digest":                     {image("127.0.0.1:5000/team/vllm" + digest), nil},
-		"a tag and a digest":           {image("registry.example/team/vllm:1" + digest), nil},
-		"an init container's image":    {podSpec(func(s *corev1.PodSpec) { s.InitContainers[0].Image = "a b" }), []string{spec + "initContainers[0].image", `"a b"`}},
-		"a worker's image":             {func(ms *v1alpha1.ModelServing) { ms.Spec.Template.Roles[0].WorkerTemplate.Spec.Containers[0].Image = "" }, []string{"spec.template.roles[0].workerTemplate.spec.containers[0].image"}},
+		"no image":                  {image(""), []string{container + "image", "Required", "container engine needs an image"}},
+		"a space in an image":       {image("vllm :1"), []string{container + "image", `"vllm :1"`, "without spaces"}},
+		"a space after an image":    {image("vllm:1 "), []string{container + "image", `"vllm:1 "`}},
+		"an upper-case repository":  {image("vLLM:1"), []string{container + "image", "in lower case"}},
+		"a digest":                  {image("127.0.0.1:5000/team/vllm" + digest), nil},
+		"a tag and a digest":        {image("registry.example/team/vllm:1" + digest), nil},
+		"an init container's image": {podSpec(func(s *corev1.PodSpec) { s.InitContainers[0].Image = "a b" }), []string{spec + "initContainers[0].image", `"a b"`}},
+		"a worker's image": {func(ms *v1alpha1.ModelServing) {
+			ms.Spec.Template.Roles[0].WorkerTemplate.Spec.Containers[0].Image = ""
+		}, []string{"spec.template.roles[0].workerTemplate.spec.containers[0].image"}},
 		"no containers":                {podSpec(func(s *corev1.PodSpec) { s.Containers = nil }), []string{spec + "containers", "at least one container"}},
 		"two containers":               {second("peer"), nil},
 		"one name twice":               {second("engine"), []string{spec + "containers[1].name", "Duplicate", `"engine"`}},
@@ -200,7 +202,7 @@ func TestTransitions(t *testing.T) {
 		old, updated []change
 		want         []string
 	}{
-		"another type":                             {nil, []change{byRole}, nil},
+		"another type": {nil, []change{byRole}, nil},
 		"another type in the middle of an update":  {[]change{updating("llm-3")}, []change{byRole}, []string{"spec.rolloutStrategy.type", "ServingGroupRollingUpdate cannot become RoleRollingUpdate", "(llm-3)", "until status.updating is empty"}},
 		"the other way round":                      {[]change{byRole, updating("llm-3/prefill-0", "llm-3/prefill-1", "llm-2/prefill-0", "llm-1/prefill-0")}, nil, []string{"RoleRollingUpdate cannot become ServingGroupRollingUpdate", "llm-2/prefill-0 and 1 more"}},
 		"the report of the new object is no help":  {[]change{updating("llm-3")}, []change{byRole, updating()}, []string{"spec.rolloutStrategy.type"}},

@@ -92,10 +92,7 @@ func pullWarnings(t *corev1.PodTemplateSpec, path *field.Path) []string {
 
 // latest reports that kubelet takes the image for tagged latest.
 func latest(image string) bool {
-	name, digested := image, false
-	if i := strings.IndexByte(image, '@'); i >= 0 {
-		name, digested = image[:i], true
-	}
+	name, _, digested := strings.Cut(image, "@")
 	tag := ""
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
 		tag = name[i+1:]

@@ -37,9 +37,9 @@ func TestWarnings(t *testing.T) {
 		"all, in percent":                                      {[]change{groups("100%")}, nil},
 		"imagePullPolicy Always":                               {[]change{pull(corev1.PullAlways)}, []string{container + "imagePullPolicy: Always keeps container engine"}},
 		"imagePullPolicy IfNotPresent with latest":             {[]change{pull(corev1.PullIfNotPresent), image("vllm")}, nil},
-		"latest":                                               {[]change{image("registry:5000/vllm:latest")}, []string{container + "imagePullPolicy: is Always where"}},
-		"no tag":                                               {[]change{image("registry:5000/vllm")}, []string{container + "imagePullPolicy: is Always where"}},
-		"no tag and a digest":                                  {[]change{image("vllm@sha256:" + strings.Repeat("a", 64))}, nil},
+		"latest":              {[]change{image("registry:5000/vllm:latest")}, []string{container + "imagePullPolicy: is Always where"}},
+		"no tag":              {[]change{image("registry:5000/vllm")}, []string{container + "imagePullPolicy: is Always where"}},
+		"no tag and a digest": {[]change{image("vllm@sha256:" + strings.Repeat("a", 64))}, nil},
 		"a worker": {[]change{func(ms *v1alpha1.ModelServing) {
 			ms.Spec.Template.Roles[0].WorkerTemplate.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
 		}}, []string{"spec.template.roles[0].workerTemplate.spec.containers[0].imagePullPolicy"}},
