@@ -100,13 +100,24 @@ func raw(t *testing.T, ms *v1alpha1.ModelServing) runtime.RawExtension {
 
 func send(t *testing.T, server *httptest.Server, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	t.Helper()
+	return sendTo(t, server.Client(), server.URL, request)
+}
+
+// creation is what an API server asks about a new object.
+func creation(t *testing.T, ms *v1alpha1.ModelServing) *admissionv1.AdmissionRequest {
+	t.Helper()
+	return &admissionv1.AdmissionRequest{UID: "1", Operation: admissionv1.Create, Object: raw(t, ms)}
+}
+
+func sendTo(t *testing.T, client *http.Client, url string, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	t.Helper()
 	body, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := server.Client().Post(server.URL, "application/json", bytes.NewReader(body))
+	response, err := client.Post(url, "application/json", bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
