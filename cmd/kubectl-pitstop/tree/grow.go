@@ -22,10 +22,14 @@ type grower struct {
 	Objects
 	pods   map[types.UID][]*corev1.Pod // by owner
 	orders map[types.UID]*v1alpha1.InPlaceUpdate
+	ledger map[string]bool
 }
 
 func newGrower(o Objects) *grower {
-	g := &grower{Objects: o, pods: map[types.UID][]*corev1.Pod{}, orders: map[types.UID]*v1alpha1.InPlaceUpdate{}}
+	g := &grower{Objects: o, pods: map[types.UID][]*corev1.Pod{}, orders: map[types.UID]*v1alpha1.InPlaceUpdate{}, ledger: map[string]bool{}}
+	for _, entry := range o.Serving.Status.Updating {
+		g.ledger[entry] = true
+	}
 	for _, p := range o.Pods {
 		var owner types.UID
 		if c := metav1.GetControllerOfNoCopy(p); c != nil {
@@ -73,7 +77,7 @@ func (g *grower) group(sg *v1alpha1.ServingGroup) Group {
 func (u *Unit) update(g *grower, sg *v1alpha1.ServingGroup, unit string) {
 	i := slices.IndexFunc(sg.Spec.Updates, func(o v1alpha1.UnitUpdate) bool { return o.Unit == unit })
 	if i < 0 {
-		if slices.Contains(g.Serving.Status.Updating, v1alpha1.LedgerEntry(sg.Name, unit)) {
+		if g.ledger[v1alpha1.LedgerEntry(sg.Name, unit)] {
 			u.Mark, u.State = UnderWay, "booked in the ledger; no open update"
 		}
 		return
@@ -104,9 +108,9 @@ func (g *grower) towards(u v1alpha1.UnitUpdate) string {
 	case u.Method == v1alpha1.UnitRemove:
 		return "removal"
 	case u.Target == u.Previous:
-		return "back to " + g.short(u.Target)
+		return "back to " + short(u.Target)
 	}
-	return "to " + g.short(u.Target)
+	return "to " + short(u.Target)
 }
 
 // A key names a role instance within its group.
@@ -230,12 +234,8 @@ func (g *grower) outdated(revision string) bool {
 	return target != "" && revision != target
 }
 
-// short leaves out what the names of all revisions of the ModelServing begin with.
-func (g *grower) short(revision string) string { return short(g.Serving.Name, revision) }
-
-func short(modelServing, revision string) string {
-	return strings.TrimPrefix(revision, modelServing+"-")
-}
+// short is the hash at the end of a revision's name: before it stands the name of the ModelServing.
+func short(revision string) string { return revision[strings.LastIndexByte(revision, '-')+1:] }
 
 func (g *grower) ago(t *metav1.Time) string { return ago(g.Now, t) }
 

@@ -50,10 +50,10 @@ func (t Tree) Text() string {
 func (t Tree) head(b *strings.Builder) {
 	fmt.Fprintf(b, "ModelServing %s/%s", t.Namespace, t.ModelServing)
 	if t.Target != "" {
-		fmt.Fprintf(b, "  target %s", t.short(t.Target))
+		fmt.Fprintf(b, "  target %s", short(t.Target))
 	}
 	if t.Current != t.Target {
-		fmt.Fprintf(b, "  current %s", t.short(t.Current))
+		fmt.Fprintf(b, "  current %s", short(t.Current))
 	}
 	if t.Paused {
 		b.WriteString("  paused")
@@ -102,7 +102,7 @@ func (t Tree) group(g Group) []row {
 }
 
 func (t Tree) unit(u Unit, name string) row {
-	revision := t.short(u.Revision)
+	revision := short(u.Revision)
 	if u.Outdated {
 		revision += " old"
 	}
@@ -114,10 +114,8 @@ func (t Tree) pod(p Pod, name string) row {
 	if p.Ready {
 		ready = "yes"
 	}
-	return row{mark: p.Mark, cells: [columns]string{name, t.short(p.Revision), ready, p.Node}, state: p.State}
+	return row{mark: p.Mark, cells: [columns]string{name, short(p.Revision), ready, p.Node}, state: p.State}
 }
-
-func (t Tree) short(revision string) string { return short(t.ModelServing, revision) }
 
 func write(b *strings.Builder, rows []row) {
 	var widths [columns]int
