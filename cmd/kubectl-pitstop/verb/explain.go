@@ -52,7 +52,10 @@ func (c *cluster) explain(ctx context.Context, arg string, now time.Time) (texte
 	kind, name, ok := strings.Cut(arg, "/")
 	if ok && isServing(kind) && name != "" {
 		facts, err := c.servingFacts(ctx, name, now)
-		return diagnose.DiagnoseServing(facts), err
+		if err != nil {
+			return nil, err
+		}
+		return diagnose.DiagnoseServing(facts), nil
 	}
 	if !ok {
 		kind, name = "pod", arg

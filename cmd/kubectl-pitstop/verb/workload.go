@@ -2,6 +2,7 @@ package verb
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -113,12 +114,22 @@ func (c *cluster) patchServing(ctx context.Context, name string, patch []byte, o
 	defer cancel()
 	object, err := c.Dynamic.Resource(v1alpha1.ModelServings).Namespace(c.namespace).Patch(ctx, name, types.MergePatchType, patch, options)
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err) && !notInstalled(err):
+	case apierrors.IsConflict(err), replaced(err), apierrors.IsNotFound(err) && !notInstalled(err):
 		return nil, changed(c, name)
 	case err != nil:
 		return nil, c.denied(ctx, access{"patch", v1alpha1.ModelServings.GroupResource(), c.namespace}, err)
 	}
 	return decode[v1alpha1.ModelServing](object)
+}
+
+// replaced reports whether a patch was refused because the object has another UID than the patch: the
+// API server answers that the field is immutable.
+func replaced(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 // changed says that a ModelServing is not, or no longer, the one that was looked at.
