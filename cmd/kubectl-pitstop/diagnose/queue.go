@@ -1,11 +1,14 @@
 package diagnose
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/pins"
 )
 
 // queue returns the units that are outdated and in no update, and says what they wait for.
@@ -13,7 +16,7 @@ func queue(f ServingFacts, d ServingDiagnosis) *Queue {
 	q := &Queue{Next: []string{}}
 	for _, sg := range f.Groups {
 		if sg.DeletionTimestamp == nil {
-			q.add(f.Serving, sg)
+			q.add(f, sg)
 		}
 	}
 	if done(f.Serving) { // of what has another revision, this rollout changes nothing
@@ -28,27 +31,24 @@ func queue(f ServingFacts, d ServingDiagnosis) *Queue {
 	return q
 }
 
-func (q *Queue) add(ms *v1alpha1.ModelServing, sg *v1alpha1.ServingGroup) {
+func (q *Queue) add(f ServingFacts, sg *v1alpha1.ServingGroup) {
+	ms, target := f.Serving, f.Serving.Status.UpdateRevision
 	busy := map[string]bool{}
 	for _, u := range sg.Spec.Updates {
 		busy[u.Unit] = true
 	}
-	target := ms.Status.UpdateRevision
 	if target == "" || busy[""] {
 		return
 	}
 	if ms.Spec.RolloutStrategy.Type != v1alpha1.RoleRollingUpdate {
-		if sg.Spec.Revision != target {
+		if !f.Pins.Same(pins.Unit{Namespace: ms.Namespace}, sg.Spec.Revision, target) {
 			q.sort(sg.Name, ordinal(sg.Spec.Ordinal), groupPartition(ms))
 		}
 		return
 	}
 	for _, i := range sg.Spec.Instances {
-		pin, unit := sg.Spec.Revision, v1alpha1.UnitName(i.Role, ordinal(i.Ordinal))
-		if i.Revision != "" {
-			pin = i.Revision
-		}
-		if pin != target && !busy[unit] {
+		pin, unit := cmp.Or(i.Revision, sg.Spec.Revision), v1alpha1.UnitName(i.Role, ordinal(i.Ordinal))
+		if !busy[unit] && !f.Pins.Same(pins.Unit{Namespace: ms.Namespace, Role: i.Role}, pin, target) {
 			q.sort(v1alpha1.LedgerEntry(sg.Name, unit), ordinal(i.Ordinal), rolePartition(ms, i.Role))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/pins"
 )
 
 // CoordinatorLease is the name of the leader's Lease, in LeaseNamespace.
@@ -24,7 +25,9 @@ type ServingFacts struct {
 	// Lease is that of the leading coordinator; nil with LeaseUnknown false means that there is none.
 	Lease        *coordinationv1.Lease
 	LeaseUnknown bool
-	Now          time.Time
+	// Pins tell which revisions make the same Pods; nil: only their names tell.
+	Pins pins.Pins
+	Now  time.Time
 }
 
 // A ServingDiagnosis says where a ModelServing stands. Summary, Note, Why and Way are sentences

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/pins"
 )
 
 // settled are the facts of a ModelServing of four groups at second 100, all at revision llm-old, with a
@@ -154,6 +155,17 @@ func TestDiagnoseServing(t *testing.T) {
 			f.group(2).Spec.Instances[1].Revision = "llm-new"
 			down(*f, 3, v1alpha1.InstanceRunning) // in the update
 			f.says(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ProgressingRollout, "")
+		},
+		"a role that stays the same": func(f *ServingFacts) {
+			f.Serving.Spec.RolloutStrategy.Type = v1alpha1.RoleRollingUpdate
+			f.Serving.Status.UpdateRevision, f.Serving.Status.UpdatedReplicas = "llm-new", 0
+			f.Pins = pins.Pins{"ns/llm-old": {"decode": "a", "prefill": "b"}, "ns/llm-new": {"decode": "a", "prefill": "c"}}
+			f.says(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ProgressingRollout, "")
+		},
+		"groups that stay the same": func(f *ServingFacts) {
+			f.Serving.Status.UpdateRevision = "llm-new"
+			f.Pins = pins.Pins{"ns/llm-old": {"decode": "a"}, "ns/llm-new": {"decode": "a"}}
+			f.says(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ProgressingReady, "")
 		},
 		"removed and leaving": func(f *ServingFacts) {
 			f.open(3, v1alpha1.UnitUpdate{Attempt: 1, Method: v1alpha1.UnitRemove, Permit: v1alpha1.PermitDrain}, v1alpha1.UnitDraining, v1alpha1.UnitWaitingDrain)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/pins"
 )
 
 // A grower has the objects by what they are looked up by.
@@ -46,7 +47,7 @@ func newGrower(o Objects) *grower {
 func (g *grower) group(sg *v1alpha1.ServingGroup) Group {
 	group := Group{
 		Unit: Unit{
-			Name: sg.Name, Revision: sg.Spec.Revision, Outdated: g.outdated(sg.Spec.Revision),
+			Name: sg.Name, Revision: sg.Spec.Revision, Outdated: g.outdated("", sg.Spec.Revision),
 			ReadyPods: sg.Status.ReadyPods, ExpectedPods: sg.Status.Pods,
 		},
 		Deleting:  sg.DeletionTimestamp != nil,
@@ -146,7 +147,7 @@ func (g *grower) instance(sg *v1alpha1.ServingGroup, k key, group Mark) Instance
 			i.Revision = s.Revision
 		}
 	}
-	i.Outdated = g.outdated(i.Revision)
+	i.Outdated = g.outdated(i.Role, i.Revision)
 	var status v1alpha1.InstanceStatus
 	for _, s := range sg.Status.Instances {
 		if k == (key{s.Role, number(s.Ordinal)}) {
@@ -229,9 +230,9 @@ func (g *grower) foreign(groups []Group) []string {
 	return names
 }
 
-func (g *grower) outdated(revision string) bool {
+func (g *grower) outdated(role, revision string) bool {
 	target := g.Serving.Status.UpdateRevision
-	return target != "" && revision != target
+	return target != "" && !g.Pins.Same(pins.Unit{Namespace: g.Serving.Namespace, Role: role}, revision, target)
 }
 
 // short is the hash at the end of a revision's name: before it stands the name of the ModelServing.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/pins"
 )
 
 // Objects are what a tree is made of, as read at Now. Groups, Pods and Orders may hold objects of
@@ -23,7 +24,9 @@ type Objects struct {
 	Groups  []*v1alpha1.ServingGroup
 	Pods    []*corev1.Pod
 	Orders  []*v1alpha1.InPlaceUpdate
-	Now     time.Time
+	// Pins tell which revisions make the same Pods; nil: only their names tell.
+	Pins pins.Pins
+	Now  time.Time
 }
 
 // A Mark says whether something is as it should be.
@@ -76,7 +79,7 @@ type Unit struct {
 	Mark Mark   `json:"mark,omitempty"`
 	// Revision is the pin: what the unit's Pods are created at.
 	Revision string `json:"revision"`
-	// Outdated: the pin is not the target.
+	// Outdated: the target makes other Pods of the unit than the pin.
 	Outdated bool `json:"outdated"`
 	// ReadyPods are Ready, of ExpectedPods that the unit is to have.
 	ReadyPods    int32 `json:"readyPods"`

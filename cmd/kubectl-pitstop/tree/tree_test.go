@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/pins"
 	"pitstop.dev/cmd/kubectl-pitstop/tree"
 )
 
@@ -280,6 +281,11 @@ func TestTree(t *testing.T) {
 			w.open(1, v1alpha1.UnitUpdate{Unit: "decode-0", Attempt: 9, Method: v1alpha1.UnitRecreate, Target: target, Permit: v1alpha1.PermitDrain})
 			w.report(1, v1alpha1.UnitUpdateStatus{Unit: "decode-0", Attempt: 9, Stage: v1alpha1.UnitDrained, Since: ago(2 * time.Second), Reason: v1alpha1.UnitWaitingPermit})
 			w.notReady(1, 0, v1alpha1.InstanceRunning, 0, "")
+		},
+		"a role that stays the same": func(w *world) {
+			w.Serving.Status.UpdateRevision = target
+			w.Pins = pins.Pins{"ns/" + stable: {"decode": "a", "prefill": "b"}, "ns/" + target: {"decode": "a", "prefill": "c"}}
+			w.Serving.Status.Updating = []string{"llm-1/prefill-0"}
 		},
 		"forged labels": func(w *world) { w.pod("llm-0-decode-0-1").OwnerReferences = owner("other-uid") },
 		"words of a terminal": func(w *world) {

@@ -80,6 +80,7 @@ func (c *cluster) servingFacts(ctx context.Context, name string, now time.Time) 
 	if f.Groups, err = c.groups(ctx, c.namespace); err != nil {
 		return f, err
 	}
+	f.Pins = c.pins(ctx, c.namespace, name)
 	f.Lease, f.LeaseUnknown = c.lease(ctx, diagnose.CoordinatorLease)
 	return f, nil
 }

@@ -113,6 +113,7 @@ func (c *cluster) forest(ctx context.Context, namespace, name string) (tree.Obje
 	if o.Pods, err = c.pods(ctx, namespace, name); err != nil {
 		return o, err
 	}
+	o.Pins = c.pins(ctx, namespace, name)
 	o.Orders, err = c.updates(ctx, namespace)
 	return o, err
 }

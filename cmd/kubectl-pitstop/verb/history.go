@@ -46,6 +46,6 @@ func (c *cli) past(ctx context.Context, cl *cluster, arg string) (history.Facts,
 	if err != nil {
 		return history.Facts{}, nil, err
 	}
-	revisions, err := cl.revisions(ctx, name)
+	revisions, err := cl.revisions(ctx, cl.namespace, name)
 	return history.Facts{Serving: ms, Revisions: revisions, Now: c.Clock.Now()}, object, err
 }

@@ -427,6 +427,17 @@ func (b *bench) forbid(verb, resource string) {
 	b.dynamic.PrependReactor(verb, resource, refuse)
 }
 
+// Without the right to read revisions their names tell what is outdated.
+func TestGetWithoutRevisions(t *testing.T) {
+	b := newServingBench(t)
+	b.forbid("list", "controllerrevisions")
+	b.want(t, b.run(t.Context(), "get", "llm"), 0)
+	if !strings.Contains(b.out.String(), "1 old") || b.err.Len() > 0 {
+		t.Errorf("output %s, errors %s", b.out, b.err)
+	}
+	b.want(t, b.run(t.Context(), "explain", "ms/llm"), 0)
+}
+
 // A webhook's answer is "forbidden" too, and no right helps against it.
 func TestUndoThatAWebhookRefuses(t *testing.T) {
 	b := newServingBench(t)

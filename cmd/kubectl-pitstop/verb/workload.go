@@ -15,6 +15,7 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cmd/kubectl-pitstop/order"
+	"pitstop.dev/cmd/kubectl-pitstop/pins"
 )
 
 // kinds are the words before the slash of an argument, as kubectl takes them.
@@ -89,14 +90,23 @@ func (c *cluster) pods(ctx context.Context, namespace, serving string) ([]*corev
 	return pointers(list.Items), nil
 }
 
-func (c *cluster) revisions(ctx context.Context, serving string) ([]*appsv1.ControllerRevision, error) {
+func (c *cluster) revisions(ctx context.Context, namespace, serving string) ([]*appsv1.ControllerRevision, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	list, err := c.Core.AppsV1().ControllerRevisions(c.namespace).List(ctx, members(serving))
+	list, err := c.Core.AppsV1().ControllerRevisions(namespace).List(ctx, members(serving))
 	if err != nil {
-		return nil, access{"list", appsv1.Resource("controllerrevisions"), c.namespace}.explain(err)
+		return nil, access{"list", appsv1.Resource("controllerrevisions"), namespace}.explain(err)
 	}
 	return pointers(list.Items), nil
+}
+
+// pins tell which revisions make the same Pods. Whoever may not read revisions goes by their names.
+func (c *cluster) pins(ctx context.Context, namespace, serving string) pins.Pins {
+	revisions, err := c.revisions(ctx, namespace, serving)
+	if err != nil {
+		return nil
+	}
+	return pins.Of(revisions)
 }
 
 func pointers[T any](items []T) []*T {
