@@ -86,6 +86,15 @@ func (c *Client) Told(kind string) int { return c.caches[kind].told }
 // Changes is how many changes of the kind there were.
 func (s *Server) Changes(kind string) int { return len(s.table(kind).log) }
 
+// ChangesSince is how many of them there were since t.
+func (s *Server) ChangesSince(kind string, t time.Time) int {
+	n, log := 0, s.table(kind).log
+	for n < len(log) && log[len(log)-1-n].at.After(t) {
+		n++
+	}
+	return n
+}
+
 // Advance tells the cache of a kind its changes up to the n-th, and returns the objects as they
 // are now or, where they went, as they were. They must not be changed.
 func (c *Client) Advance(kind string, n int) []client.Object { return c.caches[kind].advance(n) }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/test/sim/cluster"
 	"pitstop.dev/test/sim/invariant"
@@ -23,6 +22,7 @@ const maxDepth = 3
 const (
 	trouble  = 8 * time.Minute
 	patience = 90 * time.Minute // until it has to have ended
+	giveUp   = 12 * time.Minute // until it is judged where it cannot end
 	rest     = 6 * time.Minute  // without a write of the coordinator: it has ended
 	tooMuch  = 60000            // calls of reconcilers: they run in circles
 )
@@ -43,8 +43,8 @@ type History struct {
 	processes int
 	depth     int
 	calm      bool
+	begin     time.Time
 	lastWrite time.Time
-	renewed   map[string]time.Time
 }
 
 // Options say how a history goes.
@@ -68,7 +68,7 @@ type Result struct {
 // Run plays the history of a seed. The same seed and the same coordinator give the same history.
 func Run(ctx context.Context, o Options) (result Result, err error) {
 	l := world.NewLoop(o.Seed)
-	h := &History{Loop: l, ctx: ctx, build: o.Build, trace: o.Trace, renewed: map[string]time.Time{}}
+	h := &History{Loop: l, ctx: ctx, build: o.Build, trace: o.Trace}
 	h.Server = cluster.New(l, o.Scheme)
 	h.Server.Watch(h.write)
 	h.checker = invariant.New(h.Server)
@@ -76,9 +76,9 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	h.World = world.New(ctx, l, h.Server)
 	h.World.Tell = h.tell
 	h.Server.Watch(h.news)
-	begin := l.Now()
+	h.begin = l.Now()
 	defer func() {
-		result = Result{Seed: o.Seed, Violations: h.checker.Violations, Reconciles: h.Reconciles, Writes: h.Writes, Virtual: l.Since(begin)}
+		result = Result{Seed: o.Seed, Violations: h.checker.Violations, Reconciles: h.Reconciles, Writes: h.Writes, Virtual: l.Since(h.begin)}
 		if r := recover(); r != nil && r != any(errStop) {
 			result.Violations = append(result.Violations, invariant.Violation{Rule: "nothing panics", Text: fmt.Sprint(r)})
 			if o.Trace != nil {
@@ -101,21 +101,29 @@ func (h *History) play() {
 	h.RunUntil(h.Now().Add(h.Between(0, 2*time.Minute)))
 	h.World.Trouble(4+h.IntN(14), trouble)
 	h.RunUntil(h.Now().Add(trouble))
-	heals := h.Chance(0.8)
+	h.settle(h.Chance(0.8))
+}
+
+// settle ends all trouble and waits for the end. Where the user does not take back what is bad, the
+// coordinator may try for ever, and is judged after a while.
+func (h *History) settle(heals bool) {
+	wait := giveUp
 	if heals {
 		h.World.Heal()
+		wait = patience
 	}
 	h.tell("world", "is calm from now on")
 	h.World.Calm()
 	h.calm = true
 	h.replace()
-	end := h.Now().Add(patience)
+	end := h.Now().Add(wait)
+	h.lastWrite = h.Now()
 	for h.Now().Before(end) && h.Since(h.lastWrite) < rest {
 		h.RunUntil(h.Now().Add(30 * time.Second))
 	}
-	h.checker.End()
-	if !h.Now().Before(end) && len(h.checker.Violations) == 0 {
-		h.checker.Violations = append(h.checker.Violations, invariant.Violation{Rule: "nothing is written where nothing changes", Text: "the coordinator still writes after " + patience.String()})
+	h.checker.End(invariant.End(heals))
+	if heals && !h.Now().Before(end) && len(h.checker.Violations) == 0 {
+		h.checker.Restless(patience)
 	}
 }
 
@@ -132,15 +140,16 @@ func (h *History) write(w cluster.Write) {
 
 // judge stops the history at its first violation.
 func (h *History) judge(cluster.Write) {
-	if len(h.checker.Violations) > 0 || h.Reconciles > tooMuch {
+	if h.Reconciles > tooMuch {
+		h.checker.Restless(h.Since(h.begin))
+	}
+	if len(h.checker.Violations) > 0 {
 		panic(errStop)
 	}
 }
 
 func (h *History) tell(who, what string) {
 	if h.trace != nil {
-		h.trace(fmt.Sprintf("%10.3f  %-18s %s", h.Since(start).Seconds(), who, what))
+		h.trace(fmt.Sprintf("%10.3f  %-18s %s", h.Since(h.begin).Seconds(), who, what))
 	}
 }
-
-var _ client.Object

@@ -69,7 +69,13 @@ type process struct {
 	failures map[item]int
 	timers   map[item]time.Time
 	lagging  map[string]time.Time // by kind: no news before
+
+	generations map[types.UID]int64  // of ModelServings, as their groups were last told
+	renewed     map[string]time.Time // Leases, as last told
 }
+
+// firstLag is how old a new process's caches may be: its first lists come from the API server's own.
+const firstLag = 5 * time.Second
 
 // start makes a new leader whose caches lag as far as chance wants.
 func (h *History) start() error {
@@ -78,12 +84,13 @@ func (h *History) start() error {
 		h: h, name: fmt.Sprintf("coordinator-%d", h.processes),
 		queued: map[item]bool{}, running: map[item]bool{}, again: map[item]bool{},
 		failures: map[item]int{}, timers: map[item]time.Time{}, lagging: map[string]time.Time{},
+		generations: map[types.UID]int64{}, renewed: map[string]time.Time{},
 	}
-	p.client = h.Server.Cached(p.name, p, func(_ string, changes int) int {
+	p.client = h.Server.Cached(p.name, p, func(kind string, changes int) int {
 		if h.calm || h.Chance(0.5) {
 			return 0
 		}
-		return h.IntN(min(changes, 12) + 1)
+		return h.IntN(min(changes, h.Server.ChangesSince(kind, h.Now().Add(-firstLag))) + 1)
 	})
 	p.client.Shuffle = h.Shuffle
 	var err error

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -57,7 +58,10 @@ func (p *process) wake(kind string, o client.Object) {
 	switch kind {
 	case cluster.ModelServing:
 		p.add(item{serving, key}, delay)
-		p.wakeGroups(func(g client.Object) bool { return ownedBy(g, o.GetUID()) })
+		if p.generations[o.GetUID()] != o.GetGeneration() {
+			p.generations[o.GetUID()] = o.GetGeneration()
+			p.wakeGroups(func(g client.Object) bool { return ownedBy(g, o.GetUID()) })
+		}
 	case cluster.ServingGroup:
 		p.add(item{group, key}, delay)
 		p.wakeOwner(serving, o, delay)
@@ -88,23 +92,22 @@ func (p *process) wakeGroups(which func(client.Object) bool) {
 	}
 }
 
-// wakeForLease wakes all groups where an agent comes to life, and once its Lease has run out.
+// wakeForLease wakes the groups on a node where an agent comes back to life.
 func (p *process) wakeForLease(o client.Object) {
 	lease, ok := o.(*coordinationv1.Lease)
 	if !ok || lease.Spec.RenewTime == nil {
 		return
 	}
-	all := func(client.Object) bool { return true }
-	name, renewed := lease.Name, lease.Spec.RenewTime.Time
-	if last := p.h.renewed[name]; renewed.Sub(last) > v1alpha1.AgentLeaseDuration {
-		p.wakeGroups(all)
+	last, known := p.renewed[lease.Name]
+	p.renewed[lease.Name] = lease.Spec.RenewTime.Time
+	if known && !lease.Spec.RenewTime.After(last.Add(v1alpha1.AgentLeaseDuration)) {
+		return
 	}
-	p.h.renewed[name] = renewed
-	p.h.After(v1alpha1.AgentLeaseDuration+time.Second, func() {
-		if p.h.renewed[name].Equal(renewed) && p.life == leads {
-			p.wakeGroups(all)
+	for _, o := range p.client.Known(cluster.Pod) {
+		if pod, ok := o.(*corev1.Pod); ok && v1alpha1.AgentLeaseName(pod.Spec.NodeName) == lease.Name {
+			p.wakeOwner(group, pod, 0)
 		}
-	})
+	}
 }
 
 func ownedBy(o client.Object, uid types.UID) bool {

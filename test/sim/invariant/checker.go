@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,8 +25,8 @@ type Violation struct {
 type Checker struct {
 	server     *cluster.Server
 	revisions  map[types.NamespacedName]revisionFacts
-	rollouts   map[string]bool      // by UID and unit: an update that is part of a rollout is open
-	lost       map[string]time.Time // by UID and instance: a Pod was lost that the coordinator did not delete
+	rollouts   map[string]bool     // by UID and unit: an update that is part of a rollout is open
+	lost       map[string][]string // by UID and instance, and by UID: who deleted a Pod; empty: fate
 	Violations []Violation
 }
 
@@ -42,7 +41,7 @@ type revisionFacts struct {
 func New(s *cluster.Server) *Checker {
 	c := &Checker{
 		server: s, revisions: map[types.NamespacedName]revisionFacts{},
-		rollouts: map[string]bool{}, lost: map[string]time.Time{},
+		rollouts: map[string]bool{}, lost: map[string][]string{},
 	}
 	s.Watch(c.observe)
 	return c

@@ -3,6 +3,7 @@ package invariant
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,8 +13,14 @@ import (
 	"pitstop.dev/test/sim/cluster"
 )
 
-// End judges how the history ended, after all trouble is over and enough time has passed.
-func (c *Checker) End() {
+// Restless notes that the coordinator still wrote when all had been quiet for so long.
+func (c *Checker) Restless(after time.Duration) {
+	c.ended(ruleQuiet, "the coordinator still writes after %s", after)
+}
+
+// End judges how the history ended, after all trouble is over and enough time has passed. rests says
+// that nothing bad is declared, so that nothing may be under way any more.
+func (c *Checker) End(rests End) {
 	for _, o := range c.server.All(cluster.ModelServing) {
 		ms := o.(*v1alpha1.ModelServing)
 		missing := c.Missing(ms)
@@ -25,8 +32,11 @@ func (c *Checker) End() {
 			c.ended(ruleEnd, "%s: %s, and its conditions say %s", ms.Name, missing, said(ms))
 		}
 	}
-	c.ofLeftovers()
+	c.ofLeftovers(rests)
 }
+
+// End says whether a history had to come to rest.
+type End bool
 
 func (c *Checker) ended(rule, format string, args ...any) {
 	c.Violations = append(c.Violations, Violation{Rule: rule, Text: "at the end: " + fmt.Sprintf(format, args...)})
@@ -140,7 +150,7 @@ func (c *Checker) ofReport(ms *v1alpha1.ModelServing) {
 }
 
 // ofLeftovers: what belongs to nobody who lives, or is still held, was forgotten.
-func (c *Checker) ofLeftovers() {
+func (c *Checker) ofLeftovers(rests End) {
 	live := map[string]bool{}
 	for _, o := range c.server.All(cluster.ModelServing) {
 		live[string(o.GetUID())] = true
@@ -156,6 +166,9 @@ func (c *Checker) ofLeftovers() {
 	}
 	for _, o := range c.server.All(cluster.Pod) {
 		c.ofLeftPod(o.(*corev1.Pod), pods, live)
+		if rests {
+			c.ofHolds(o.(*corev1.Pod))
+		}
 	}
 	for _, kind := range []string{cluster.Service, cluster.InPlaceUpdate} {
 		for _, o := range c.server.All(kind) {
@@ -180,6 +193,15 @@ func (c *Checker) expected(g *v1alpha1.ServingGroup) []string {
 	return out
 }
 
+// ofHolds: no hold outlives its update.
+func (c *Checker) ofHolds(pod *corev1.Pod) {
+	p, _ := placeOf(pod)
+	g, ok := c.server.Stored(cluster.ServingGroup, p.group).(*v1alpha1.ServingGroup)
+	if holds := readiness.Holds(pod); ok && len(holds) > 0 && len(g.Spec.Updates) == 0 && pod.DeletionTimestamp == nil {
+		c.ended(ruleEnd, "Pod %s is still held: %v", pod.Name, holds)
+	}
+}
+
 func (c *Checker) ofLeftPod(pod *corev1.Pod, expected []string, live map[string]bool) {
 	live[string(pod.UID)] = true
 	p, ok := placeOf(pod)
@@ -188,9 +210,5 @@ func (c *Checker) ofLeftPod(pod *corev1.Pod, expected []string, live map[string]
 	}
 	if !live[string(p.groupUID)] || !slices.Contains(expected, pod.Name) {
 		c.ended(ruleEnd, "Pod %s was left behind", pod.Name)
-	}
-	g, ok := c.server.Stored(cluster.ServingGroup, p.group).(*v1alpha1.ServingGroup)
-	if holds := readiness.Holds(pod); ok && len(holds) > 0 && len(g.Spec.Updates) == 0 && pod.DeletionTimestamp == nil {
-		c.ended(ruleEnd, "Pod %s is still held: %v", pod.Name, holds)
 	}
 }

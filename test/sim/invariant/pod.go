@@ -78,7 +78,9 @@ func (c *Checker) ofNewPod(w cluster.Write, p place, known []*v1alpha1.ServingGr
 	if want := p.group.Name + "-" + p.unit + "-" + strconv.Itoa(int(p.index)); pod.Name != want {
 		c.violated(w, rulePod, "its labels make it %s", want)
 	}
-	wanted := func(g *v1alpha1.ServingGroup) bool { return g != nil && declares(g, p.unit) && pinOf(g, p.unit) == name }
+	wanted := func(g *v1alpha1.ServingGroup) bool {
+		return g != nil && declares(g, p.unit) && pinOf(g, p.unit) == name
+	}
 	if !slices.ContainsFunc(known, wanted) {
 		c.violated(w, rulePod, "it is at %s, which is not the pin of %s", name, p.unit)
 		return
@@ -119,10 +121,20 @@ func (c *Checker) ofPodDeletion(w cluster.Write, p place, known []*v1alpha1.Serv
 	unwanted := func(g *v1alpha1.ServingGroup) bool {
 		return g == nil || g.DeletionTimestamp != nil || !declares(g, p.unit) || removed(g, p.unit) || !c.atPin(g, pod, p)
 	}
-	if slices.ContainsFunc(known, unwanted) || broken(pod) || c.lostSince(w, p, known) {
+	if broken(pod) || c.lostSince(w, p, known) || slices.ContainsFunc(known, unwanted) && !c.settled(p, pod) {
 		return
 	}
 	c.violated(w, ruleDelete, "%s is declared, at its pin and lost nothing", p.unit)
+}
+
+// settled reports whether the Pod is what the group wants now, and no update is open on it. To delete
+// such a Pod is wrong however old the writer's view is.
+func (c *Checker) settled(p place, pod *corev1.Pod) bool {
+	g, ok := c.server.Stored(cluster.ServingGroup, p.group).(*v1alpha1.ServingGroup)
+	if !ok || g.UID != p.groupUID || g.DeletionTimestamp != nil || !declares(g, p.unit) || !c.atPin(g, pod, p) {
+		return false
+	}
+	return updateOf(g, p.unit) == nil && updateOf(g, "") == nil
 }
 
 func removed(g *v1alpha1.ServingGroup, unit string) bool {
@@ -152,14 +164,20 @@ func broken(pod *corev1.Pod) bool {
 func (c *Checker) noteLosses(w cluster.Write) {
 	pod, ok := w.Old.(*corev1.Pod)
 	p, placed := placeOf(w.Object())
-	if !ok || !placed || w.Kind != cluster.Pod || w.Frame != nil {
+	if !ok || !placed || w.Kind != cluster.Pod {
 		return
 	}
 	after, stays := w.New.(*corev1.Pod)
 	gone := w.Verb == cluster.Mark || w.Verb == cluster.Remove && pod.DeletionTimestamp == nil
-	if gone || stays && broken(after) {
-		c.lost[string(p.groupUID)+"/"+p.unit] = w.At
-		c.lost[string(p.groupUID)+"/"] = w.At
+	if !gone && (!stays || !broken(after)) {
+		return
+	}
+	by := ""
+	if w.Frame != nil {
+		by = w.By // a loss to every other process
+	}
+	for _, key := range []string{string(p.groupUID) + "/" + p.unit, string(p.groupUID) + "/"} {
+		c.lost[key] = append(c.lost[key], by)
 	}
 }
 
@@ -170,11 +188,8 @@ func (c *Checker) lostSince(w cluster.Write, p place, known []*v1alpha1.ServingG
 		return false // inside an update only what is lost is refilled
 	}
 	whole := string(p.groupUID) + "/"
-	if _, ok := c.lost[whole+p.unit]; ok {
-		return true
-	}
-	_, ok := c.lost[whole]
-	return ok && c.recoversGroups(w, p)
+	byOther := func(by string) bool { return by != w.By }
+	return slices.ContainsFunc(c.lost[whole+p.unit], byOther) || slices.ContainsFunc(c.lost[whole], byOther) && c.recoversGroups(w, p)
 }
 
 func (c *Checker) recoversGroups(w cluster.Write, p place) bool {
