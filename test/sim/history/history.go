@@ -71,7 +71,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	h := &History{Loop: l, ctx: ctx, build: o.Build, trace: o.Trace}
 	h.Server = cluster.New(l, o.Scheme)
 	h.Server.Watch(h.write)
-	h.checker = invariant.New(h.Server)
+	h.checker = invariant.New(h.Server, worldSystem)
 	h.Server.Watch(h.judge)
 	h.World = world.New(ctx, l, h.Server)
 	h.World.Tell = h.tell

@@ -109,7 +109,7 @@ func (c *Checker) ofBudget(w cluster.Write, ms *v1alpha1.ModelServing, g *v1alph
 	allowed := false
 	for _, n := range known {
 		switch {
-		case !isInstance && !groupReady(g):
+		case !isInstance && (!groupReady(g) || len(g.Spec.Instances) == 0):
 			allowed = true
 		case !isInstance:
 			allowed = allowed || c.serving(ms, g, since) >= n.replicas-n.unavailable
@@ -130,7 +130,7 @@ func (c *Checker) serving(ms *v1alpha1.ModelServing, but *v1alpha1.ServingGroup,
 	count := 0
 	for ordinal := range int32(16) {
 		name := v1alpha1.ServingGroupName(ms.Name, ordinal)
-		if name == but.Name || booked(ms, name) {
+		if name == but.Name || c.booked(ms, name) {
 			continue
 		}
 		if c.wasReady(ms, name, since) {
@@ -150,7 +150,7 @@ func (c *Checker) wasReady(ms *v1alpha1.ModelServing, name string, since time.Ti
 		if !ok || ownerUID(g) != ms.UID {
 			continue
 		}
-		if len(g.Spec.Updates) > 0 {
+		if slices.ContainsFunc(g.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == "" || u.Method != v1alpha1.UnitRemove }) {
 			ready = false
 		} else if groupReady(g) {
 			ready = true
@@ -159,9 +159,14 @@ func (c *Checker) wasReady(ms *v1alpha1.ModelServing, name string, since time.Ti
 	return ready
 }
 
-// booked reports whether the ledger names the group or a unit of it.
-func booked(ms *v1alpha1.ModelServing, name string) bool {
-	return slices.ContainsFunc(ms.Status.Updating, func(entry string) bool { return entry == name || strings.HasPrefix(entry, name+"/") })
+// booked reports whether the ledger names the group or a unit that it is to have: one of a role that
+// is gone takes nothing from the group.
+func (c *Checker) booked(ms *v1alpha1.ModelServing, name string) bool {
+	g, ok := c.server.Stored(cluster.ServingGroup, types.NamespacedName{Namespace: ms.Namespace, Name: name}).(*v1alpha1.ServingGroup)
+	return slices.ContainsFunc(ms.Status.Updating, func(entry string) bool {
+		group, unit, _ := strings.Cut(entry, "/")
+		return group == name && (unit == "" || ok && declares(g, unit))
+	})
 }
 
 // groupReady reports whether all instances are reported ready, and none is missing.

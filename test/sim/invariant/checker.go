@@ -24,6 +24,7 @@ type Violation struct {
 // A Checker collects what was broken.
 type Checker struct {
 	server     *cluster.Server
+	leases     string
 	revisions  map[types.NamespacedName]revisionFacts
 	rollouts   map[string]bool     // by UID and unit: an update that is part of a rollout is open
 	lost       map[string][]string // by UID and instance, and by UID: who deleted a Pod; empty: fate
@@ -37,10 +38,11 @@ type revisionFacts struct {
 	images  map[string][2]string // of the entry and of a worker
 }
 
-// New returns a checker that sees every write of the server from now on.
-func New(s *cluster.Server) *Checker {
+// New returns a checker that sees every write of the server from now on. The agents' Leases are in
+// the namespace leases.
+func New(s *cluster.Server, leases string) *Checker {
 	c := &Checker{
-		server: s, revisions: map[types.NamespacedName]revisionFacts{},
+		server: s, leases: leases, revisions: map[types.NamespacedName]revisionFacts{},
 		rollouts: map[string]bool{}, lost: map[string][]string{},
 	}
 	s.Watch(c.observe)
@@ -82,6 +84,7 @@ const (
 	rulePod       = "Pods are at their unit's pin"
 	ruleHold      = "a Pod that is created into a unit in update is held"
 	ruleDelete    = "a Pod is deleted for a reason"
+	ruleDrain     = "a Pod that serves is drained before it is deleted"
 	ruleMixed     = "no unit serves two revisions"
 	ruleGate      = "the coordinator opens an absent gate of a Pod without hold or agent, and nothing else"
 	rulePartition = "ordinals below the partition keep their pin"

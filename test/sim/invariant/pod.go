@@ -121,6 +121,7 @@ func (c *Checker) ofPodDeletion(w cluster.Write, p place, known []*v1alpha1.Serv
 	unwanted := func(g *v1alpha1.ServingGroup) bool {
 		return g == nil || g.DeletionTimestamp != nil || !declares(g, p.unit) || removed(g, p.unit) || !c.atPin(g, pod, p)
 	}
+	c.ofDrain(w, p, pod, known)
 	if broken(pod) || c.lostSince(w, p, known) || slices.ContainsFunc(known, unwanted) && !c.settled(p, pod) {
 		return
 	}
@@ -218,8 +219,11 @@ func (c *Checker) ofGate(w cluster.Write, before *corev1.Pod) {
 			c.violated(w, ruleGate, "the Pod is held: %s", key)
 		}
 	}
-	if gate(before) != "" {
+	switch {
+	case gate(before) != "":
 		c.violated(w, ruleGate, "the gate was there: %s", gate(before))
+	case c.agentLives(w, before.Spec.NodeName):
+		c.violated(w, ruleGate, "%s has an agent", before.Spec.NodeName)
 	}
 }
 
