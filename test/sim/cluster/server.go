@@ -126,12 +126,12 @@ func (s *Server) Stored(kind string, key types.NamespacedName) client.Object {
 // All returns the stored objects of a kind by namespace and name. They must not be changed.
 func (s *Server) All(kind string) []client.Object { return sorted(s.table(kind).objects) }
 
-// Versions returns what the object was at any time from since on, the oldest first. They must not
+// Versions returns what the object was at any time from just before since on, the oldest first. They must not
 // be changed. A nil entry stands for a time without the object.
 func (s *Server) Versions(kind string, key types.NamespacedName, since time.Time) []client.Object {
 	all := s.table(kind).versions[key]
 	first := len(all)
-	for first > 0 && all[first-1].at.After(since) {
+	for first > 0 && !all[first-1].at.Before(since) {
 		first--
 	}
 	var out []client.Object

@@ -159,27 +159,31 @@ func (c *Checker) wasReady(ms *v1alpha1.ModelServing, name string, since time.Ti
 	return ready
 }
 
-// booked reports whether the ledger names the group or a unit that it is to have: one of a role that
-// is gone takes nothing from the group.
+// booked reports whether the ledger names the group, or an instance of it that is being updated: one
+// that goes because it is no longer declared takes nothing from the group.
 func (c *Checker) booked(ms *v1alpha1.ModelServing, name string) bool {
 	g, ok := c.server.Stored(cluster.ServingGroup, types.NamespacedName{Namespace: ms.Namespace, Name: name}).(*v1alpha1.ServingGroup)
 	return slices.ContainsFunc(ms.Status.Updating, func(entry string) bool {
 		group, unit, _ := strings.Cut(entry, "/")
-		return group == name && (unit == "" || ok && declares(g, unit))
+		if group != name || unit == "" || !ok {
+			return group == name && unit == ""
+		}
+		u := updateOf(g, unit)
+		return u != nil && u.Method == v1alpha1.UnitRecreate
 	})
 }
 
-// groupReady reports whether all instances are reported ready, and none is missing.
+// groupReady reports whether all instances that the group is to have are reported ready. One that is
+// on its way out is missed by nobody.
 func groupReady(g *v1alpha1.ServingGroup) bool {
-	if g.DeletionTimestamp != nil || len(g.Status.Instances) < len(g.Spec.Instances) {
+	if g.DeletionTimestamp != nil {
 		return false
 	}
-	for _, i := range g.Status.Instances {
-		if !i.Ready {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(g.Spec.Instances, func(i v1alpha1.RoleInstance) bool {
+		unit := v1alpha1.UnitName(i.Role, *i.Ordinal)
+		u := updateOf(g, unit)
+		return !instanceReady(g, unit) && (u == nil || u.Method != v1alpha1.UnitRemove)
+	})
 }
 
 func instanceReady(g *v1alpha1.ServingGroup, unit string) bool {

@@ -27,6 +27,7 @@ type Checker struct {
 	leases     string
 	revisions  map[types.NamespacedName]revisionFacts
 	rollouts   map[string]bool     // by UID and unit: an update that is part of a rollout is open
+	backOuts   map[string]int64    // by ledger entry: the attempt that goes back to the pin
 	lost       map[string][]string // by UID and instance, and by UID: who deleted a Pod; empty: fate
 	Violations []Violation
 }
@@ -43,7 +44,7 @@ type revisionFacts struct {
 func New(s *cluster.Server, leases string) *Checker {
 	c := &Checker{
 		server: s, leases: leases, revisions: map[types.NamespacedName]revisionFacts{},
-		rollouts: map[string]bool{}, lost: map[string][]string{},
+		rollouts: map[string]bool{}, backOuts: map[string]int64{}, lost: map[string][]string{},
 	}
 	s.Watch(c.observe)
 	return c

@@ -154,6 +154,7 @@ func (c *Checker) ofAttempt(w cluster.Write, before *v1alpha1.ServingGroup, was,
 		if was.Permit.Allows(v1alpha1.PermitSwap) {
 			c.violated(w, rulePermit, "%s backs out after Swap", entry)
 		}
+		c.backOuts[entry] = u.Attempt
 	case v1alpha1.PermitDrain:
 	default:
 		c.violated(w, rulePermit, "a new attempt of %s starts at %s", entry, u.Permit)
@@ -192,6 +193,8 @@ func (c *Checker) ofClosing(w cluster.Write, before, after *v1alpha1.ServingGrou
 		}) {
 			c.violated(w, rulePermit, "removal of %s is closed while it is reported", v1alpha1.LedgerEntry(before.Name, u.Unit))
 		}
+	case stageOf(before, u) == v1alpha1.UnitFailed && c.backOuts[v1alpha1.LedgerEntry(before.Name, u.Unit)] == u.Attempt:
+		// Its Pods are at the pin and do not serve: that is recovery's.
 	case stageOf(before, u) != v1alpha1.UnitInService:
 		c.violated(w, rulePermit, "update of %s is closed at stage %q", v1alpha1.LedgerEntry(before.Name, u.Unit), stageOf(before, u))
 	}

@@ -85,7 +85,7 @@ func (w *World) budget() (unavailable, surge, partition *intstr.IntOrString) {
 	if w.Chance(0.1) {
 		unavailable = new(intstr.FromString("50%"))
 	}
-	if w.Chance(0.25) {
+	if w.Chance(0.4) {
 		partition = new(intstr.FromInt32(int32(1 + w.IntN(3))))
 	}
 	return unavailable, surge, partition
