@@ -128,6 +128,14 @@ func TestDiagnoseServing(t *testing.T) {
 			rolling(*f, v1alpha1.UnitDraining, "")
 			f.group(3).Spec.Updates[0].Target = "llm-old"
 		},
+		"a later attempt": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitDraining, v1alpha1.UnitWaitingDrain)
+			f.group(3).Spec.Updates[0].Attempt = 5
+		},
+		"complete, though names differ": func(f *ServingFacts) { f.Serving.Status.UpdateRevision = "llm-new" },
+		"complete, of the spec before": func(f *ServingFacts) {
+			f.Serving.Status.UpdateRevision, f.Serving.Generation = "llm-new", 4
+		},
 		"paused": func(f *ServingFacts) { rolling(*f, v1alpha1.UnitVerified, ""); f.Serving.Spec.Paused = true },
 		"nothing started": func(f *ServingFacts) {
 			f.Serving.Status.UpdateRevision, f.Serving.Status.UpdatedReplicas = "llm-new", 0
