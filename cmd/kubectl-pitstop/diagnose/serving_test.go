@@ -212,7 +212,7 @@ func TestDiagnoseServing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := settled()
 			change(&f)
-			golden(t, "serving "+name, DiagnoseServing(f).Text())
+			golden(t, "serving "+name, Serving(f).Text())
 		})
 	}
 }
@@ -222,7 +222,7 @@ func TestServingDiagnosisAsJSON(t *testing.T) {
 	f := settled()
 	rolling(f, v1alpha1.UnitSwapping, v1alpha1.UnitWaitingScheduling)
 	f.Serving.Spec.RolloutStrategy.RollingUpdateConfiguration = &v1alpha1.RollingUpdateConfiguration{Partition: new(intstr.FromInt32(1))}
-	data, err := json.MarshalIndent(DiagnoseServing(f), "", "  ")
+	data, err := json.MarshalIndent(Serving(f), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestEveryStageIsExplained(t *testing.T) {
 		for _, reason := range reasons {
 			f := settled()
 			rolling(f, stage, reason)
-			d := DiagnoseServing(f)
+			d := Serving(f)
 			if len(d.Waits) != 1 || d.Waits[0].Why == "" || d.Waits[0].Way == "" || strings.Contains(d.Text(), "does not know") {
 				t.Errorf("%s %s: %+v", stage, reason, d.Waits)
 			}
