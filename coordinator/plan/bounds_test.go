@@ -195,8 +195,8 @@ func (m *model) availableGroup(g *servingGroup) bool {
 	return !slices.Contains(m.ledger, g.Name) && m.groupHas(g, func(name string) bool { return m.availableInstance(g, name) })
 }
 
-// groupHas reports whether, in a group that is in no update as a whole, as many instances of each role
-// are as they should be.
+// groupHas reports whether, in a group that is in no update as a whole, all instances that are to stay
+// are as they should be, and as many as declared.
 func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
 	if g.Deleting || find(&g.Spec, "") != nil {
 		return false
@@ -212,10 +212,7 @@ func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
 			all++
 			ready += one(is(name))
 		}
-		if slices.ContainsFunc(m.serving.Roles, func(r Role) bool { return r.Name == role }) {
-			all = m.role(role).Replicas
-		}
-		if ready < all {
+		if ready < max(all, m.role(role).Replicas) {
 			return false
 		}
 	}
