@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -65,14 +64,14 @@ func halfway(n int32) Snapshot {
 func steadyGroup(ordinal int32, revision string, ready time.Time) Group {
 	g := Group{
 		Name: v1alpha1.ServingGroupName("ms", ordinal), UID: types.UID(fmt.Sprint(ordinal)), ResourceVersion: "1", Generation: 1,
-		Spec:   v1alpha1.ServingGroupSpec{Ordinal: ptr.To(ordinal), Revision: revision},
+		Spec:   v1alpha1.ServingGroupSpec{Ordinal: new(ordinal), Revision: revision},
 		Status: v1alpha1.ServingGroupStatus{ObservedGeneration: 1},
 	}
 	for _, role := range []string{"decode", "prefill"} {
 		for i := range int32(2) {
-			g.Spec.Instances = append(g.Spec.Instances, v1alpha1.RoleInstance{Role: role, Ordinal: ptr.To(i)})
+			g.Spec.Instances = append(g.Spec.Instances, v1alpha1.RoleInstance{Role: role, Ordinal: new(i)})
 			g.Status.Instances = append(g.Status.Instances, v1alpha1.InstanceStatus{
-				Role: role, Ordinal: ptr.To(i), Phase: v1alpha1.InstanceRunning, Revision: revision,
+				Role: role, Ordinal: new(i), Phase: v1alpha1.InstanceRunning, Revision: revision,
 				Ready: true, ReadySince: &metav1.Time{Time: ready},
 			})
 		}

@@ -250,8 +250,9 @@ func (m *model) downGroup(g *servingGroup) bool {
 			down[inst.Role]++
 		}
 	}
+	roles := m.rolesOf(g)
 	for role, n := range all {
-		if down[role] == n {
+		if roles[role] && down[role] == n {
 			return true
 		}
 	}
