@@ -12,20 +12,21 @@ import (
 	"pitstop.dev/api/v1alpha1"
 )
 
-func (w *world) newGroup(read *Group) *group {
-	g := &group{
+// newGroup fills a group from what was read of it, and judges it.
+func (w *world) newGroup(g *group, read *Group) {
+	*g = group{
 		Group: read, draft: read.Spec,
 		layout:  w.Layouts[read.Spec.Revision],
 		settled: read.Status.ObservedGeneration == read.Generation,
 	}
-	g.whole = &unit{group: g, ordinal: ptr.Deref(read.Spec.Ordinal, 0), pin: read.Spec.Revision, leaving: read.Deleting}
+	g.whole = w.newUnit()
+	*g.whole = unit{group: g, ordinal: ptr.Deref(read.Spec.Ordinal, 0), pin: read.Spec.Revision, leaving: read.Deleting}
 	g.whole.protected = !w.byRole() && g.whole.ordinal < w.Serving.Partition
 	w.openOf(g.whole)
 	w.instancesOf(g)
 	g.whole.known = w.groupKnown(g)
 	g.whole.atTarget = w.groupAtTarget(g)
 	w.judgeGroup(g)
-	return g
 }
 
 // openOf finds the unit's update and the report on it.
@@ -54,7 +55,7 @@ func (w *world) openOf(u *unit) {
 
 // instancesOf makes a unit of each instance that is declared or still has Pods.
 func (w *world) instancesOf(g *group) {
-	g.instances = make([]unit, 0, len(g.Spec.Instances))
+	g.instances = w.room(len(g.Spec.Instances))
 	seen := make([]bool, len(g.Status.Instances))
 	cursor := 0
 	for i := range g.Spec.Instances {
@@ -175,8 +176,9 @@ func (w *world) judgeGroup(g *group) {
 	u.ready = u.open == nil && !u.leaving && (g.settled && g.layout != nil || len(g.instances) > 0)
 	u.available = u.ready && !u.booked
 	g.serves = u.available
-	for role, c := range g.counts() {
-		declared := w.declared[role]
+	w.counts = g.counts(w.counts[:0])
+	for _, c := range w.counts {
+		declared := w.declared[c.role]
 		needed := max(c.staying, declared.Replicas)
 		u.ready = u.ready && c.ready >= needed
 		u.available = u.available && c.available >= needed
@@ -202,28 +204,32 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // instanceCounts counts the instances of one role.
-type instanceCounts struct{ staying, ready, available, down int32 }
+type instanceCounts struct {
+	role                            string
+	staying, ready, available, down int32
+}
 
-// counts counts the instances of each role of the group's layout; of each role that it has if the
-// layout cannot be read.
-func (g *group) counts() map[string]instanceCounts {
-	counts := make(map[string]instanceCounts, len(g.layout))
+// counts appends the counts of each role of the group's layout; of each role that it has if the layout
+// cannot be read.
+func (g *group) counts(counts []instanceCounts) []instanceCounts {
 	for role := range g.layout {
-		counts[role] = instanceCounts{}
+		counts = append(counts, instanceCounts{role: role})
 	}
 	for i := range g.instances {
 		u := &g.instances[i]
-		if g.layout != nil && !g.layout.has(u.role) {
+		at := slices.IndexFunc(counts, func(c instanceCounts) bool { return c.role == u.role })
+		if at < 0 && g.layout != nil {
 			continue
 		}
-		c := counts[u.role]
-		if u.stays() {
+		if at < 0 {
+			at, counts = len(counts), append(counts, instanceCounts{role: u.role})
+		}
+		if c := &counts[at]; u.stays() {
 			c.staying++
 			c.ready += one(u.ready)
 			c.available += one(u.available)
 			c.down += one(u.down)
 		}
-		counts[u.role] = c
 	}
 	return counts
 }

@@ -23,6 +23,10 @@ type world struct {
 	// next is when the snapshot is to be judged again; zero: never.
 	next time.Time
 
+	// memory is where units are made, and counts where they are counted: one piece of memory for all.
+	memory []unit
+	counts []instanceCounts
+
 	creates []Action
 	// unresolved are the units that are not created because their revision cannot be read.
 	unresolved []unresolved
@@ -37,6 +41,7 @@ func observe(s *Snapshot) *world {
 		target:   s.Layouts[s.Target],
 		booked:   make(map[string]map[string]bool, len(s.Ledger)),
 		groups:   make([]*group, 0, len(s.Groups)),
+		memory:   memoryFor(s.Groups),
 	}
 	for _, r := range s.Serving.Roles {
 		w.declared[r.Name] = r
@@ -48,12 +53,33 @@ func observe(s *Snapshot) *world {
 		}
 		w.booked[sg][unit] = true
 	}
+	groups := make([]group, len(s.Groups))
 	for i := range s.Groups {
-		w.groups = append(w.groups, w.newGroup(&s.Groups[i]))
+		w.newGroup(&groups[i], &s.Groups[i])
+		w.groups = append(w.groups, &groups[i])
 	}
 	slices.SortFunc(w.groups, func(a, b *group) int { return cmp.Compare(a.whole.ordinal, b.whole.ordinal) })
 	w.pool = w.groupPool()
 	return w
+}
+
+// memoryFor returns room for the units of all groups.
+func memoryFor(groups []Group) []unit {
+	n := len(groups)
+	for i := range groups {
+		n += len(groups[i].Spec.Instances)
+	}
+	return make([]unit, 0, n)
+}
+
+// newUnit takes one unit from the memory.
+func (w *world) newUnit() *unit { return &w.room(1)[:1][0] }
+
+// room takes an empty slice with room for n units from the memory.
+func (w *world) room(n int) []unit {
+	from := len(w.memory)
+	w.memory = w.memory[:from+n]
+	return w.memory[from : from : from+n]
 }
 
 func (w *world) groupPool() pool {
