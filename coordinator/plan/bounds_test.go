@@ -80,17 +80,25 @@ func (m *model) mayTake(t taking) error {
 	case (t.unit == "") == (m.serving.Type == v1alpha1.RoleRollingUpdate):
 		return broken("takes %s/%s, which is no unit of %s", t.group.Name, t.unit, m.serving.Type)
 	}
+	if !m.outdated(t) {
+		return broken("takes %s/%s, which is at the target", t.group.Name, t.unit)
+	}
+	return nil
+}
+
+// outdated reports whether the target makes something else of the unit, or more.
+func (m *model) outdated(t taking) bool {
 	for _, e := range m.unitsOf(t) {
 		if m.digest(pinOf(&t.group.Spec, e), e.Role) != m.digest(m.target, e.Role) {
-			return nil
+			return true
 		}
 	}
 	for role := range m.layouts[m.target] {
 		if t.unit == "" && m.digest(t.group.Spec.Revision, role) == "" && m.role(role).Replicas > 0 {
-			return nil
+			return true
 		}
 	}
-	return broken("takes %s/%s, which is at the target", t.group.Name, t.unit)
+	return false
 }
 
 func (m *model) unitsOf(t taking) []*v1alpha1.RoleInstance {

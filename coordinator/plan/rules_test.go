@@ -243,10 +243,7 @@ func (m *model) mayClose(g *servingGroup, spec *v1alpha1.ServingGroupSpec, u *v1
 		}
 		return nil
 	}
-	wanted := true
-	for _, e := range m.unitsOf(taking{group: g, unit: u.Unit}) {
-		wanted = wanted && m.digest(pinOf(&g.Spec, e), e.Role) == m.digest(m.target, e.Role)
-	}
+	wanted := !m.outdated(taking{group: g, unit: u.Unit})
 	if u.Permit == v1alpha1.PermitServe && m.reported(g, u) == v1alpha1.UnitFailed && !wanted {
 		return nil
 	}
