@@ -144,6 +144,12 @@ type InstanceStatus struct {
 	// +optional
 	DeletionCost int64 `json:"deletionCost,omitempty"`
 
+	// recoveries is how often the instance was created anew for having failed, one time soon after the
+	// other: what fails again and again is given a pause that grows.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Recoveries int32 `json:"recoveries,omitempty"`
+
 	// message says why the instance is not ready.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional

@@ -21,6 +21,10 @@ const (
 	LabelStable = "pitstop.dev/stable"
 )
 
+// UnitAttempt is an annotation on an InPlaceUpdate of a ServingGroup's Pod: the attempt of the unit for
+// which the present attempt was given; "0" where no update of the unit asks for it.
+const UnitAttempt = "pitstop.dev/unit-attempt"
+
 // Environment of every container of a ModelServing's Pod.
 const (
 	// EnvGroupSize is the number of Pods in the role instance.

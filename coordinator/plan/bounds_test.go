@@ -150,7 +150,13 @@ func (m *model) keepsGroups(takings []taking) error {
 }
 
 func (m *model) availableGroup(g *servingGroup) bool {
-	if g.Deleting || find(&g.Spec, "") != nil || slices.Contains(m.ledger, g.Name) {
+	return !slices.Contains(m.ledger, g.Name) && m.groupHas(g, func(name string) bool { return m.availableInstance(g, name) })
+}
+
+// groupHas reports whether, in a group that is in no update as a whole, as many instances of each role
+// are as they should be.
+func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
+	if g.Deleting || find(&g.Spec, "") != nil {
 		return false
 	}
 	for role := range m.rolesOf(g) {
@@ -162,7 +168,7 @@ func (m *model) availableGroup(g *servingGroup) bool {
 				continue
 			}
 			all++
-			ready += one(m.availableInstance(g, name))
+			ready += one(is(name))
 		}
 		if slices.ContainsFunc(m.serving.Roles, func(r Role) bool { return r.Name == role }) {
 			all = m.role(role).Replicas

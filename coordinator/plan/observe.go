@@ -119,7 +119,7 @@ func (w *world) judgeInstance(u *unit, st *v1alpha1.InstanceStatus) {
 	}
 	u.uncertain = !inUpdate && !u.booked && !u.group.settled
 	u.since = timeOf(st.DownSince)
-	u.down = !u.since.IsZero() && u.group.settled && w.passed(u.since.Add(downAfter))
+	u.down = !u.since.IsZero() && u.group.settled && !inUpdate && w.passed(u.since.Add(downAfter))
 }
 
 func timeOf(t *metav1.Time) time.Time {

@@ -135,6 +135,9 @@ func (m *model) mayWrite(g *servingGroup, a Action) error {
 			return err
 		}
 	}
+	if err := m.mayOpen(g, &a.Spec); err != nil {
+		return err
+	}
 	for i := range g.Spec.Updates {
 		if err := m.mayClose(g, &a.Spec, &g.Spec.Updates[i]); err != nil {
 			return err
@@ -289,4 +292,35 @@ func (m *model) mayRepin(g *servingGroup, spec *v1alpha1.ServingGroupSpec) error
 // down is the rule of 30 seconds.
 func (m *model) down(p *instancePods) bool {
 	return p == nil || !p.ready() && !p.downSince.IsZero() && m.now.Sub(p.downSince) >= 30*time.Second
+}
+
+// mayOpen judges a write by what serves at its very moment, whatever the ledger says: the bounds hold
+// after every single write.
+func (m *model) mayOpen(g *servingGroup, spec *v1alpha1.ServingGroupSpec) error {
+	u := find(spec, "")
+	if u == nil || u.Permit != v1alpha1.PermitDrain || find(&g.Spec, "") != nil {
+		return nil
+	}
+	serving, open := int32(0), int32(0)
+	for _, o := range m.groups {
+		if was := find(&o.Spec, ""); was != nil && was.Method == v1alpha1.UnitRecreate && o != g {
+			open++
+		}
+		serving += one(o != g && m.readyGroup(o))
+	}
+	if floor := m.serving.Replicas - m.serving.MaxUnavailable; m.readyGroup(g) && serving < floor {
+		return broken("takes %s, and %d groups are left that serve, %d must", g.Name, serving, floor)
+	}
+	if most := max(1, m.serving.MaxUnavailable+m.serving.MaxSurge); u.Method == v1alpha1.UnitRecreate && open >= most {
+		return broken("opens the update of %s beside %d open ones, %d may be", g.Name, open, most)
+	}
+	return nil
+}
+
+// readyGroup reports whether the group serves: it has all it should have, Ready and in no update.
+func (m *model) readyGroup(g *servingGroup) bool {
+	return m.groupHas(g, func(name string) bool {
+		p := g.pods[name]
+		return p != nil && p.ready() && covering(&g.Spec, name) == nil
+	})
 }

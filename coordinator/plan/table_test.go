@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,6 +44,7 @@ func (s Snapshot) with(lines ...string) Snapshot {
 func (s Snapshot) roles(r Role, lines ...string) Snapshot {
 	s.Serving.Type, s.Serving.Replicas = v1alpha1.RoleRollingUpdate, 1
 	s.Serving.MaxUnavailable, s.Serving.MaxSurge, s.Serving.Partition = 0, 0, 0
+	s.Layouts = maps.Clone(s.Layouts)
 	r.Name = "a"
 	s.Serving.Roles = []Role{r}
 	g := parseGroup("0 old ready")

@@ -1,7 +1,6 @@
 package revision
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -24,7 +22,7 @@ func serving() *v1alpha1.ModelServing {
 }
 
 // saying returns Data that differs by the letter alone.
-func saying(t testing.TB, letter string) Data {
+func saying(t *testing.T, letter string) Data {
 	t.Helper()
 	var s v1alpha1.ModelServingSpec
 	role := v1alpha1.Role{Name: "engine"}
@@ -38,7 +36,7 @@ func saying(t testing.TB, letter string) Data {
 }
 
 // revision returns one that says the letter, with a number. Its name is the letter.
-func revision(t testing.TB, letter string, number int64, opts ...func(*appsv1.ControllerRevision)) *appsv1.ControllerRevision {
+func revision(t *testing.T, letter string, number int64, opts ...func(*appsv1.ControllerRevision)) *appsv1.ControllerRevision {
 	t.Helper()
 	cr, err := New(serving(), saying(t, letter), number, 0)
 	if err != nil {
@@ -61,10 +59,10 @@ func holdingText(text string) func(*appsv1.ControllerRevision) {
 
 func foreign(cr *appsv1.ControllerRevision) { cr.OwnerReferences[0].UID = "a former llm" }
 
-func notControlled(cr *appsv1.ControllerRevision) { cr.OwnerReferences[0].Controller = ptr.To(false) }
+func notControlled(cr *appsv1.ControllerRevision) { cr.OwnerReferences[0].Controller = new(false) }
 
 func terminating(cr *appsv1.ControllerRevision) {
-	cr.DeletionTimestamp = ptr.To(metav1.NewTime(time.Unix(1, 0)))
+	cr.DeletionTimestamp = new(metav1.NewTime(time.Unix(1, 0)))
 }
 
 // freshName is what a revision that says the letter is called when it is created.
@@ -286,112 +284,5 @@ func TestReferences(t *testing.T) {
 	}
 	if got := References(serving(), nil); got.Len() > 0 {
 		t.Errorf("of nothing: %v", got)
-	}
-}
-
-// A shelf holds ControllerRevisions as the API server would. It dies at the cut-th write, before it
-// or after it, as a process may.
-type shelf struct {
-	stored     map[string]*appsv1.ControllerRevision
-	collisions int32
-	births     int
-	log        []string
-}
-
-// follow does what was decided, and stops after a number of writes; it reports whether it got to the end.
-func (s *shelf) follow(t testing.TB, d Decision, writes int) bool {
-	t.Helper()
-	do := func(what string, write func()) bool {
-		if writes == 0 {
-			return false
-		}
-		writes--
-		s.log = append(s.log, what)
-		write()
-		return true
-	}
-	if d.CollisionCount != s.collisions && !do(fmt.Sprintf("count %d", d.CollisionCount), func() { s.collisions = d.CollisionCount }) {
-		return false
-	}
-	if cr := d.Create; cr != nil && !do("create "+cr.Name, func() {
-		if s.stored[cr.Name] != nil {
-			t.Fatalf("%s exists already", cr.Name)
-		}
-		cr.UID = types.UID(fmt.Sprint("uid ", s.births))
-		s.births++
-		s.stored[cr.Name] = cr
-	}) {
-		return false
-	}
-	if cr := d.Raise; cr != nil && !do(fmt.Sprint("raise ", cr.Name, " to ", cr.Revision), func() {
-		if old := s.stored[cr.Name]; string(old.Data.Raw) != string(cr.Data.Raw) || old.UID != cr.UID {
-			t.Fatalf("%s has changed", cr.Name)
-		}
-		s.stored[cr.Name] = cr
-	}) {
-		return false
-	}
-	for _, cr := range d.Delete {
-		if !do("delete "+cr.Name, func() { delete(s.stored, cr.Name) }) {
-			return false
-		}
-	}
-	return true
-}
-
-func (s *shelf) list() []*appsv1.ControllerRevision {
-	var all []*appsv1.ControllerRevision
-	for _, cr := range s.stored { // in any order, as from a cache
-		all = append(all, cr)
-	}
-	return all
-}
-
-func (s *shelf) outline() map[string]int64 {
-	numbers := map[string]int64{}
-	for _, cr := range s.stored {
-		numbers[cr.Name] = cr.Revision
-	}
-	return numbers
-}
-
-func TestDecideSurvivesACutAfterEveryWrite(t *testing.T) {
-	ofA := freshName(t, "a", 0)
-	for name, stored := range map[string][]*appsv1.ControllerRevision{
-		"a new revision under a name that is taken": {revision(t, "x", 1, named(ofA)), revision(t, "c", 2), revision(t, "d", 3)},
-		"an old revision": {revision(t, "a", 1), revision(t, "b", 2), revision(t, "c", 3), revision(t, "d", 4)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			run := func(cut int) *shelf {
-				s := &shelf{stored: map[string]*appsv1.ControllerRevision{}}
-				for _, cr := range stored {
-					s.stored[cr.Name] = cr
-				}
-				for _, writes := range []int{cut, 100, 0} {
-					h := History{Owner: serving(), Stored: s.list(), Data: saying(t, "a"), References: sets.New("c", ofA), Limit: 0, CollisionCount: s.collisions}
-					d, err := Decide(h)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if ended := s.follow(t, d, writes); !ended && writes != cut {
-						t.Fatalf("cut %d: %v, and still %+v", cut, s.log, outlineOf(d))
-					}
-				}
-				return s
-			}
-			whole := run(100)
-			if len(whole.log) < 3 {
-				t.Fatalf("only %v", whole.log)
-			}
-			for cut := range whole.log {
-				s := run(cut)
-				if diff := cmp.Diff(whole.outline(), s.outline()); diff != "" {
-					t.Errorf("cut %d (-whole +cut):\n%s", cut, diff)
-				}
-				if diff := cmp.Diff(whole.log, s.log); diff != "" {
-					t.Errorf("cut %d: writes (-whole +cut):\n%s", cut, diff)
-				}
-			}
-		})
 	}
 }

@@ -1,0 +1,169 @@
+package pods
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// An instance is a role instance that is declared or has Pods.
+type instance struct {
+	role     string
+	ordinal  int32
+	unit     string
+	declared bool
+	pin      string
+	shape    Shape
+	// resolved: the pin could be read, and has the role.
+	resolved bool
+	// pods are all that exist, by index.
+	pods []Pod
+	old  v1alpha1.InstanceStatus
+	// update covers the instance; nil: none does.
+	update *v1alpha1.UnitUpdate
+	phase  v1alpha1.InstancePhase
+	// recoveries is how often it was created anew for having failed, this time included.
+	recoveries int32
+	// trouble says why the instance gets on no further, where its Pods do not.
+	trouble string
+}
+
+// instances returns what is declared or has Pods, by role and ordinal.
+func instances(s Snapshot) []*instance {
+	all := make(map[string]*instance)
+	at := func(role string, ordinal int32) *instance {
+		unit := v1alpha1.UnitName(role, ordinal)
+		if all[unit] == nil {
+			all[unit] = &instance{role: role, ordinal: ordinal, unit: unit}
+		}
+		return all[unit]
+	}
+	for _, r := range s.Group.Spec.Instances {
+		if r.Ordinal == nil {
+			continue
+		}
+		i := at(r.Role, *r.Ordinal)
+		i.declared, i.pin = true, cmp.Or(r.Revision, s.Group.Spec.Revision)
+		i.shape, i.resolved = s.Revisions[i.pin][i.role]
+	}
+	for _, p := range s.Pods {
+		i := at(p.Role, p.Instance)
+		i.pods = append(i.pods, p)
+	}
+	phases := phasesOf(s.Group.Status)
+	out := slices.SortedFunc(maps.Values(all), func(a, b *instance) int {
+		return cmp.Or(cmp.Compare(a.role, b.role), cmp.Compare(a.ordinal, b.ordinal))
+	})
+	for _, i := range out {
+		i.old = phases[i.unit]
+		i.recoveries = i.old.Recoveries
+		i.update = covering(s.Group.Spec.Updates, i.unit)
+		slices.SortFunc(i.pods, func(a, b Pod) int { return cmp.Compare(a.Index, b.Index) })
+	}
+	return out
+}
+
+// covering returns the update that the unit is part of: that of the whole group goes first.
+func covering(updates []v1alpha1.UnitUpdate, unit string) *v1alpha1.UnitUpdate {
+	var own *v1alpha1.UnitUpdate
+	for n := range updates {
+		switch updates[n].Unit {
+		case "":
+			return &updates[n]
+		case unit:
+			own = &updates[n]
+		}
+	}
+	return own
+}
+
+// size is the number of Pods that the instance is to have. Where the pin cannot be read it is what
+// was reported last.
+func (i *instance) size() int32 {
+	switch {
+	case !i.declared:
+		return 0
+	case !i.resolved:
+		return i.old.Pods
+	}
+	return i.shape.Workers + 1
+}
+
+// expected reports whether the Pod is one that the instance is to have.
+func (i *instance) expected(p Pod) bool {
+	return i.declared && (!i.resolved || p.Index < i.size())
+}
+
+// atPin reports whether the Pod is what the pin says of its role.
+func (i *instance) atPin(p Pod) bool {
+	if !i.resolved || p.Digest == "" {
+		return p.Revision == i.pin
+	}
+	return p.Digest == i.shape.Digest
+}
+
+// old Pods are those that the instance is not to have as they are.
+func (i *instance) outdated(p Pod) bool { return !i.expected(p) || !i.atPin(p) }
+
+func (i *instance) at(index int32) (Pod, bool) {
+	for _, p := range i.pods {
+		if p.Index == index {
+			return p, true
+		}
+	}
+	return Pod{}, false
+}
+
+// missing are the indexes of the Pods that do not exist.
+func (i *instance) missing() []int32 {
+	if !i.resolved {
+		return nil
+	}
+	var out []int32
+	for n := range i.size() {
+		if _, ok := i.at(n); !ok {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// whole reports whether all Pods of the instance exist as they are to be, and no other.
+func (i *instance) whole() bool {
+	return i.all(func(Pod) bool { return true })
+}
+
+// all reports whether the instance is whole and what is asked holds for each Pod.
+func (i *instance) all(is func(Pod) bool) bool {
+	if !i.resolved && i.size() != int32(len(i.pods)) || len(i.missing()) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(i.pods, func(p Pod) bool {
+		return i.outdated(p) || p.Deleting || p.Ended || !is(p)
+	})
+}
+
+func (i *instance) readyPods() int32 {
+	var n int32
+	for _, p := range i.pods {
+		if p.Ready && !p.Deleting && i.expected(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// covered reports whether an open update with that permit, or a higher one, covers the instance.
+func (i *instance) covered(p v1alpha1.Permit) bool {
+	return i.update != nil && i.update.Permit.Allows(p)
+}
+
+// removing reports whether the Pods of the instance are on their way out.
+func (i *instance) leaving() bool {
+	if i.update != nil {
+		return !i.covered(v1alpha1.PermitSwap) || i.update.Method == v1alpha1.UnitRemove
+	}
+	return i.phase == v1alpha1.InstanceRecreating || i.phase == v1alpha1.InstanceRemoving
+}

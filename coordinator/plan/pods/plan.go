@@ -1,0 +1,149 @@
+package pods
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// A Plan is what follows from a Snapshot.
+type Plan struct {
+	// Actions are to be taken in their order.
+	Actions []Action
+	// Status is what the status is to say; times in it are old where nothing has changed.
+	Status v1alpha1.ServingGroupStatus
+	// Blocked is in Status as a condition too.
+	Blocked Verdict
+	// Ready is in Status as a condition too.
+	Ready Verdict
+	// Notices are events that tell of what is new in Status.
+	Notices []Notice
+	// Recheck is when the snapshot is to be judged again although nothing has changed. 0: never.
+	Recheck time.Duration
+}
+
+// A Verdict is a condition's status, reason and message.
+type Verdict struct {
+	True    bool
+	Reason  v1alpha1.ConditionReason
+	Message string
+}
+
+// A Notice is an event on the ServingGroup.
+type Notice struct {
+	Reason, Message string
+	// Warning: somebody should look at it.
+	Warning bool
+}
+
+// ActionKind says what an Action does.
+type ActionKind string
+
+// The kinds of actions. Each is safe to repeat, and each that changes an object is bound to the one
+// that was read.
+const (
+	// CreateService makes the headless Service of an instance.
+	CreateService ActionKind = "CreateService"
+	// DeleteService deletes one, by UID.
+	DeleteService ActionKind = "DeleteService"
+	// CreatePod makes a Pod.
+	CreatePod ActionKind = "CreatePod"
+	// DeletePod deletes one, by UID.
+	DeletePod ActionKind = "DeletePod"
+	// CreateOrder makes the InPlaceUpdate of a Pod.
+	CreateOrder ActionKind = "CreateOrder"
+	// UpdateOrder raises its attempt or its permit.
+	UpdateOrder ActionKind = "UpdateOrder"
+	// DeleteOrder deletes one, by UID.
+	DeleteOrder ActionKind = "DeleteOrder"
+	// ClearHold takes the annotation hold.unit from a Pod.
+	ClearHold ActionKind = "ClearHold"
+	// OpenGate opens the gate of a Pod for the first time, and takes hold.unit away with it.
+	OpenGate ActionKind = "OpenGate"
+	// SetLeader sets the leader label of a Pod, UnsetLeader removes it.
+	SetLeader   ActionKind = "SetLeader"
+	UnsetLeader ActionKind = "UnsetLeader"
+	// RestoreLabels writes the labels that say where a Pod belongs.
+	RestoreLabels ActionKind = "RestoreLabels"
+	// RemoveFinalizer lets the ServingGroup go.
+	RemoveFinalizer ActionKind = "RemoveFinalizer"
+)
+
+// An Action is one step to take.
+type Action struct {
+	Kind ActionKind
+	// Name, UID and ResourceVersion say what the action is about; the latter two are empty where the
+	// object is made.
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	// Pod says what CreatePod makes, and for which instance CreateService does.
+	Pod NewPod
+	// Order is what CreateOrder and UpdateOrder write.
+	Order NewOrder
+}
+
+// NewPod says which Pod to make.
+type NewPod struct {
+	Role            string
+	Instance, Index int32
+	// Revision is the pin, Digest what it says of the role.
+	Revision, Digest string
+	// Size is the number of Pods in the instance.
+	Size int32
+	// Held: the Pod is born with hold.unit.
+	Held   bool
+	Leader bool
+}
+
+// NewOrder says what an InPlaceUpdate asks for. Its containers are none.
+type NewOrder struct {
+	PodUID  types.UID
+	Node    string
+	Attempt int64
+	Key     string
+	Permit  v1alpha1.Permit
+}
+
+// KeyRecovery is the key of an order that no update of the unit asks for.
+const KeyRecovery = "0"
+
+// OrderKey says for which attempt of a unit an order is given.
+func OrderKey(attempt int64) string { return strconv.FormatInt(attempt, 10) }
+
+// Decisive reports whether the plan does anything, or reports a stage or phase that old does not.
+// What a plan from a cache decides has to be decided anew from live readings before it is acted on.
+func (p Plan) Decisive(old v1alpha1.ServingGroupStatus) bool {
+	if len(p.Actions) > 0 || len(p.Notices) > 0 {
+		return true
+	}
+	stages := make(map[string]v1alpha1.UnitUpdateStatus, len(old.Updates))
+	for _, u := range old.Updates {
+		stages[u.Unit] = u
+	}
+	for _, u := range p.Status.Updates {
+		if was := stages[u.Unit]; was.Stage != u.Stage || was.Attempt != u.Attempt {
+			return true
+		}
+	}
+	phases := phasesOf(old)
+	for _, i := range p.Status.Instances {
+		if phases[v1alpha1.UnitName(i.Role, *i.Ordinal)].Phase != i.Phase {
+			return true
+		}
+	}
+	return false
+}
+
+func phasesOf(s v1alpha1.ServingGroupStatus) map[string]v1alpha1.InstanceStatus {
+	out := make(map[string]v1alpha1.InstanceStatus, len(s.Instances))
+	for _, i := range s.Instances {
+		if i.Ordinal != nil {
+			out[v1alpha1.UnitName(i.Role, *i.Ordinal)] = i
+		}
+	}
+	return out
+}

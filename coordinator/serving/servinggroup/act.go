@@ -1,0 +1,240 @@
+package servinggroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/plan/pods"
+	"pitstop.dev/readiness"
+)
+
+// errLate reports that what was read is outdated: the next look reads anew.
+var errLate = errors.New("what was read is outdated")
+
+// An outcome is what acting has led to.
+type outcome struct {
+	// taken counts the actions that succeeded, by kind.
+	taken map[pods.ActionKind]int
+	// blocked says which creation was refused; its reason is empty if none was.
+	blocked pods.Verdict
+	// gone: the group may be gone now.
+	gone bool
+	err  error
+}
+
+// act takes the actions in their order. One that fails does not keep the others from being taken,
+// but no more is created after a refusal.
+func (r *Reconciler) act(ctx context.Context, s *sight, actions []pods.Action) outcome {
+	out := outcome{taken: make(map[pods.ActionKind]int)}
+	for _, a := range actions {
+		creates := a.Kind == pods.CreatePod || a.Kind == pods.CreateService
+		if creates && out.blocked.True {
+			continue
+		}
+		err := r.take(ctx, s, a)
+		switch {
+		case err == nil:
+			out.taken[a.Kind]++
+			out.gone = out.gone || a.Kind == pods.RemoveFinalizer
+		case creates && errors.Is(err, errTaken):
+			out.blocked = pods.Verdict{True: true, Reason: v1alpha1.BlockedName, Message: err.Error()}
+		case creates && refused(err):
+			out.blocked = pods.Verdict{True: true, Reason: v1alpha1.BlockedCreate, Message: err.Error()}
+			out.err = errors.Join(out.err, err)
+		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+			out.err = errors.Join(out.err, errLate)
+		default:
+			out.err = errors.Join(out.err, err)
+		}
+	}
+	return out
+}
+
+// refused reports whether the API server will not have what it was asked for, as it is.
+func refused(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+}
+
+func (r *Reconciler) take(ctx context.Context, s *sight, a pods.Action) error {
+	r.logger(ctx).V(1).Info("step", "do", a.Kind, "object", a.Name)
+	switch a.Kind {
+	case pods.CreatePod:
+		return r.createPod(ctx, s, a)
+	case pods.CreateService:
+		return r.create(ctx, s, newService(s.sg, a))
+	case pods.DeletePod:
+		return r.delete(ctx, s, a, &corev1.Pod{})
+	case pods.DeleteService:
+		return r.delete(ctx, s, a, &corev1.Service{})
+	case pods.DeleteOrder:
+		return r.delete(ctx, s, a, &v1alpha1.InPlaceUpdate{})
+	case pods.CreateOrder:
+		return r.createOrder(ctx, s, a)
+	case pods.UpdateOrder:
+		return r.updateOrder(ctx, s, a)
+	case pods.ClearHold, pods.SetLeader, pods.UnsetLeader, pods.RestoreLabels:
+		return r.updatePod(ctx, s, a)
+	case pods.OpenGate:
+		return r.openGate(ctx, s, a)
+	case pods.RemoveFinalizer:
+		return r.removeFinalizer(ctx, s)
+	}
+	return fmt.Errorf("unknown action %q", a.Kind)
+}
+
+func (r *Reconciler) createPod(ctx context.Context, s *sight, a pods.Action) error {
+	pod, err := newPod(s.sg, s.data[a.Pod.Revision], a)
+	if err != nil {
+		return err
+	}
+	return r.create(ctx, s, pod)
+}
+
+// errTaken reports that another owner has an object of the name.
+var errTaken = errors.New("is the name of an object of another owner: delete it, or rename the ModelServing")
+
+// create makes an object of the group. One that is there already is fine if it is the group's: the
+// cache was late. It is never adopted.
+func (r *Reconciler) create(ctx context.Context, s *sight, obj client.Object) error {
+	err := r.cfg.Client.Create(ctx, obj)
+	if !apierrors.IsAlreadyExists(err) {
+		return wrap(err, "create", obj)
+	}
+	err = r.cfg.Live.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && metav1.IsControlledBy(obj, s.sg):
+		return errLate
+	case err != nil:
+		return wrap(err, "read", obj)
+	}
+	return fmt.Errorf("%s %w", describe(obj), errTaken)
+}
+
+// delete is bound to the UID that was read: what has the name by then may be another object.
+func (r *Reconciler) delete(ctx context.Context, s *sight, a pods.Action, obj client.Object) error {
+	obj.SetNamespace(s.sg.Namespace)
+	obj.SetName(a.Name)
+	return wrap(client.IgnoreNotFound(r.cfg.Client.Delete(ctx, obj, client.Preconditions{UID: &a.UID})), "delete", obj)
+}
+
+// createOrder makes an order. What has its name and is not about the Pod, or was made by hand, stands
+// in the way and means nothing to the agent: it is deleted, and the order made at the next look.
+func (r *Reconciler) createOrder(ctx context.Context, s *sight, a pods.Action) error {
+	order := newOrder(s.sg, s.ms, a)
+	err := r.cfg.Client.Create(ctx, order)
+	if !apierrors.IsAlreadyExists(err) {
+		return wrap(err, "create", order)
+	}
+	var old v1alpha1.InPlaceUpdate
+	if err := r.cfg.Live.Get(ctx, client.ObjectKeyFromObject(order), &old); err != nil {
+		return wrap(err, "read", order)
+	}
+	if old.Spec.PodUID == a.Order.PodUID && old.Spec.ServingGroupUID == s.sg.UID && old.Labels[v1alpha1.LabelServingGroup] == s.sg.Name {
+		return errLate
+	}
+	err = r.delete(ctx, s, pods.Action{Name: old.Name, UID: old.UID}, &old)
+	return errors.Join(err, errLate)
+}
+
+func (r *Reconciler) updateOrder(ctx context.Context, s *sight, a pods.Action) error {
+	order, ok := s.orders[a.Name]
+	if !ok || order.UID != a.UID {
+		return errLate
+	}
+	order = order.DeepCopy()
+	fillOrder(order, s.sg, s.ms, a.Order)
+	return wrap(r.cfg.Client.Update(ctx, order), "update", order)
+}
+
+func (r *Reconciler) updatePod(ctx context.Context, s *sight, a pods.Action) error {
+	pod, err := s.pod(a)
+	if err != nil {
+		return err
+	}
+	pod = pod.DeepCopy()
+	if change := changes(s.sg)[a.Kind]; change != nil {
+		change(pod)
+	}
+	if err := r.cfg.Client.Update(ctx, pod); err != nil {
+		return wrap(err, "update", pod)
+	}
+	s.pods[a.Name] = pod // a second write in this pass is bound to the first
+	return nil
+}
+
+// changes are those that are made by an update of the whole Pod.
+func changes(sg *v1alpha1.ServingGroup) map[pods.ActionKind]func(*corev1.Pod) {
+	return map[pods.ActionKind]func(*corev1.Pod){
+		pods.ClearHold:   func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.HoldUnit) },
+		pods.SetLeader:   func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.LabelLeader, yes) },
+		pods.UnsetLeader: func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelLeader) },
+		pods.RestoreLabels: func(p *corev1.Pod) {
+			role, instance, index, _ := place(sg.Name, p.Name)
+			for key, value := range placeLabels(sg, role, instance, index) {
+				metav1.SetMetaDataLabel(&p.ObjectMeta, key, value)
+			}
+		},
+	}
+}
+
+// openGate is bound to the resourceVersion: the agent may have come to life and closed the gate.
+func (r *Reconciler) openGate(ctx context.Context, s *sight, a pods.Action) error {
+	pod, err := s.pod(a)
+	if err != nil {
+		return err
+	}
+	data, err := readiness.Raise(pod, readiness.Opening{Remove: []string{v1alpha1.HoldUnit}}, s.snap.Now)
+	if err != nil {
+		return fmt.Errorf("gate of pod %s: %w", a.Name, err)
+	}
+	pod = pod.DeepCopy()
+	if err := r.cfg.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data)); err != nil {
+		return wrap(err, "open the gate of", pod)
+	}
+	s.pods[a.Name] = pod
+	return nil
+}
+
+func (r *Reconciler) removeFinalizer(ctx context.Context, s *sight) error {
+	sg := s.sg.DeepCopy()
+	controllerutil.RemoveFinalizer(sg, v1alpha1.FinalizerOrdinal)
+	return wrap(client.IgnoreNotFound(r.cfg.Client.Update(ctx, sg)), "update", sg)
+}
+
+// pod returns the Pod that the action was decided on.
+func (s *sight) pod(a pods.Action) (*corev1.Pod, error) {
+	pod, ok := s.pods[a.Name]
+	if !ok || pod.UID != a.UID {
+		return nil, errLate
+	}
+	return pod, nil
+}
+
+func wrap(err error, verb string, obj client.Object) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", verb, describe(obj), err)
+}
+
+// describe names an object for people.
+func describe(obj client.Object) string {
+	switch obj.(type) {
+	case *corev1.Pod:
+		return "Pod " + obj.GetName()
+	case *corev1.Service:
+		return "Service " + obj.GetName()
+	case *v1alpha1.InPlaceUpdate:
+		return "InPlaceUpdate " + obj.GetName()
+	}
+	return "ServingGroup " + obj.GetName()
+}

@@ -1,0 +1,299 @@
+package servinggroup
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/plan/pods"
+	"pitstop.dev/coordinator/revision"
+)
+
+// IndexOwner is the index of objects by the UID of their controller.
+const IndexOwner = "ownerUID"
+
+// A sight is what was read in one look.
+type sight struct {
+	sg *v1alpha1.ServingGroup
+	// ms is nil if the owner is gone.
+	ms     *v1alpha1.ModelServing
+	pods   map[string]*corev1.Pod
+	orders map[string]*v1alpha1.InPlaceUpdate
+	data   map[string]revision.Data
+	snap   pods.Snapshot
+}
+
+// A source says from where a look reads the ServingGroup and its Pods.
+type source int
+
+const (
+	// cached readings may be old.
+	cached source = iota
+	// live readings are as the API server has them.
+	live
+)
+
+// look reads the group and all that belongs to it; nil if there is nothing to do.
+func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from source) (*sight, error) {
+	s := &sight{sg: &v1alpha1.ServingGroup{}, pods: make(map[string]*corev1.Pod)}
+	read := r.readCached
+	if from == live {
+		read = r.readLive
+	}
+	if err := read(ctx, key, s); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if err := r.owner(ctx, s); err != nil {
+		return nil, err
+	}
+	if s.ms == nil && s.sg.DeletionTimestamp == nil {
+		return nil, nil // the collector deletes what has lost its owner
+	}
+	s.snap = pods.Snapshot{Now: r.cfg.Clock.Now(), Group: groupOf(s.sg), Settings: settingsOf(s.ms)}
+	if err := r.revisions(ctx, s); err != nil {
+		return nil, err
+	}
+	for _, p := range s.pods {
+		if one, ok := podOf(s.sg, p); ok {
+			s.snap.Pods = append(s.snap.Pods, one)
+		}
+	}
+	if err := r.belongings(ctx, s); err != nil {
+		return nil, err
+	}
+	return s, r.agents(ctx, s, from)
+}
+
+// readCached reads the group and the Pods that it controls, by UID, as the cache has them.
+func (r *Reconciler) readCached(ctx context.Context, key types.NamespacedName, s *sight) error {
+	if err := r.cfg.Client.Get(ctx, key, s.sg); err != nil {
+		return err
+	}
+	var list corev1.PodList
+	err := r.cfg.Client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{IndexOwner: string(s.sg.UID)})
+	if err != nil {
+		return fmt.Errorf("list pods of %s: %w", key.Name, err)
+	}
+	s.keep(list.Items)
+	return nil
+}
+
+// readLive reads the Pods first: what is judged by a spec is never newer than the spec, however long
+// the reading takes.
+func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, s *sight) error {
+	var list corev1.PodList
+	err := r.cfg.Live.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{v1alpha1.LabelServingGroup: key.Name})
+	if err != nil {
+		return fmt.Errorf("list pods of %s: %w", key.Name, err)
+	}
+	if err := r.cfg.Live.Get(ctx, key, s.sg); err != nil {
+		return err
+	}
+	s.keep(list.Items)
+	return r.findPods(ctx, key, s)
+}
+
+// keep keeps the Pods that the group controls, by UID.
+func (s *sight) keep(list []corev1.Pod) {
+	for n := range list {
+		if p := &list[n]; metav1.IsControlledBy(p, s.sg) {
+			s.pods[p.Name] = p
+		}
+	}
+}
+
+// findPods asks by name for Pods that were there and are not in a live list, which labels select:
+// somebody may have changed their labels.
+func (r *Reconciler) findPods(ctx context.Context, key types.NamespacedName, s *sight) error {
+	var found []corev1.Pod
+	for _, i := range s.sg.Status.Instances {
+		if i.Phase != v1alpha1.InstanceRunning || i.Ordinal == nil {
+			continue
+		}
+		for index := range i.Pods {
+			name := v1alpha1.PodName(s.sg.Name, i.Role, *i.Ordinal, index)
+			if s.pods[name] != nil {
+				continue
+			}
+			var p corev1.Pod
+			err := r.cfg.Live.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: name}, &p)
+			switch {
+			case err == nil:
+				found = append(found, p)
+			case !apierrors.IsNotFound(err):
+				return fmt.Errorf("read pod %s: %w", name, err)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	if err := r.cfg.Live.Get(ctx, key, s.sg); err != nil {
+		return err
+	}
+	s.keep(found)
+	return nil
+}
+
+// owner reads the ModelServing, which has to be the one that the group's owner reference means.
+func (r *Reconciler) owner(ctx context.Context, s *sight) error {
+	ref := metav1.GetControllerOf(s.sg)
+	if ref == nil || ref.Kind != "ModelServing" {
+		return nil
+	}
+	var ms v1alpha1.ModelServing
+	err := r.cfg.Client.Get(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: ref.Name}, &ms)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read modelserving %s: %w", ref.Name, err)
+	case ms.UID == ref.UID:
+		s.ms = &ms
+	}
+	return nil
+}
+
+func groupOf(sg *v1alpha1.ServingGroup) pods.Group {
+	return pods.Group{
+		Name: sg.Name, UID: sg.UID, Generation: sg.Generation, Deleting: sg.DeletionTimestamp != nil,
+		Finalizer: controllerutil.ContainsFinalizer(sg, v1alpha1.FinalizerOrdinal),
+		Spec:      sg.Spec, Status: sg.Status,
+	}
+}
+
+// settingsOf fills in the defaults that an old stored object may lack.
+func settingsOf(ms *v1alpha1.ModelServing) pods.Settings {
+	s := pods.Settings{Recovery: v1alpha1.RecoverRole, Deadline: deadlineOf(ms)}
+	if ms == nil {
+		return s
+	}
+	if ms.Spec.RecoveryPolicy != "" {
+		s.Recovery = ms.Spec.RecoveryPolicy
+	}
+	s.RestartGrace = time.Duration(ms.Spec.Template.RestartGracePeriodSeconds) * time.Second
+	return s
+}
+
+func deadlineOf(ms *v1alpha1.ModelServing) time.Duration {
+	if ms == nil || ms.Spec.ProgressDeadlineSeconds == nil {
+		return 30 * time.Minute
+	}
+	return time.Duration(*ms.Spec.ProgressDeadlineSeconds) * time.Second
+}
+
+// revisions reads what the group and its instances are pinned to. One that cannot be read is left
+// out, and so is one of another owner.
+func (r *Reconciler) revisions(ctx context.Context, s *sight) error {
+	s.data = make(map[string]revision.Data)
+	s.snap.Revisions = make(map[string]pods.Revision)
+	names := map[string]bool{s.sg.Spec.Revision: true}
+	for _, i := range s.sg.Spec.Instances {
+		if i.Revision != "" {
+			names[i.Revision] = true
+		}
+	}
+	for name := range names {
+		var cr appsv1.ControllerRevision
+		err := r.getBoth(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: name}, &cr)
+		if apierrors.IsNotFound(err) || err == nil && (s.ms == nil || !metav1.IsControlledBy(&cr, s.ms)) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read revision %s: %w", name, err)
+		}
+		one, err := r.memo.read(&cr)
+		if err != nil {
+			r.logger(ctx).V(1).Info("revision cannot be read", "revision", name, "cause", err.Error())
+			continue
+		}
+		s.data[name], s.snap.Revisions[name] = one.data, one.shapes
+	}
+	return nil
+}
+
+// getBoth asks the API server for what the cache does not have: it may only be late.
+func (r *Reconciler) getBoth(ctx context.Context, key types.NamespacedName, into client.Object) error {
+	err := r.cfg.Client.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) {
+		return r.cfg.Live.Get(ctx, key, into)
+	}
+	return err
+}
+
+// belongings reads the orders and Services of the group.
+func (r *Reconciler) belongings(ctx context.Context, s *sight) error {
+	var orders v1alpha1.InPlaceUpdateList
+	err := r.cfg.Client.List(ctx, &orders, client.InNamespace(s.sg.Namespace), client.MatchingLabels{v1alpha1.LabelServingGroup: s.sg.Name})
+	if err != nil {
+		return fmt.Errorf("list orders of %s: %w", s.sg.Name, err)
+	}
+	s.orders = make(map[string]*v1alpha1.InPlaceUpdate)
+	for n := range orders.Items {
+		o := &orders.Items[n]
+		if _, _, _, ours := place(s.sg.Name, o.Name); ours {
+			s.orders[o.Name] = o
+			s.snap.Orders = append(s.snap.Orders, orderOf(s.sg, o))
+		}
+	}
+	var services corev1.ServiceList
+	err = r.cfg.Client.List(ctx, &services, client.InNamespace(s.sg.Namespace), client.MatchingFields{IndexOwner: string(s.sg.UID)})
+	if err != nil {
+		return fmt.Errorf("list services of %s: %w", s.sg.Name, err)
+	}
+	for n := range services.Items {
+		v := &services.Items[n]
+		s.snap.Services = append(s.snap.Services, pods.Service{Name: v.Name, UID: v.UID, Deleting: v.DeletionTimestamp != nil})
+	}
+	return nil
+}
+
+func orderOf(sg *v1alpha1.ServingGroup, o *v1alpha1.InPlaceUpdate) pods.Order {
+	return pods.Order{
+		Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Deleting: o.DeletionTimestamp != nil,
+		PodUID: o.Spec.PodUID, Ours: o.Spec.ServingGroupUID == sg.UID,
+		Attempt: o.Spec.Attempt, Key: o.Annotations[v1alpha1.UnitAttempt], Permit: o.Spec.Permit,
+		ReportedAttempt: o.Status.Attempt, Stage: o.Status.Stage, Message: o.Status.Message,
+	}
+}
+
+// agents finds out until when the agents of the Pods' nodes count as alive. A Lease that looks expired
+// is asked for: nothing is deleted without a drain because a cache is late.
+func (r *Reconciler) agents(ctx context.Context, s *sight, from source) error {
+	s.snap.Agents = make(map[string]time.Time)
+	for _, p := range s.snap.Pods {
+		if _, known := s.snap.Agents[p.Node]; known || p.Node == "" {
+			continue
+		}
+		var lease coordinationv1.Lease
+		key := types.NamespacedName{Namespace: r.cfg.Namespace, Name: v1alpha1.AgentLeaseName(p.Node)}
+		err := r.cfg.Client.Get(ctx, key, &lease)
+		if err == nil && from == live && !s.snap.Now.Before(aliveUntil(&lease)) {
+			err = r.cfg.Live.Get(ctx, key, &lease)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read lease of the agent on %s: %w", p.Node, err)
+		}
+		if err == nil {
+			s.snap.Agents[p.Node] = aliveUntil(&lease)
+		}
+	}
+	return nil
+}
+
+func aliveUntil(lease *coordinationv1.Lease) time.Time {
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return lease.Spec.RenewTime.Add(v1alpha1.AgentLeaseDuration)
+}

@@ -1,0 +1,407 @@
+package servinggroup_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/revision"
+	"pitstop.dev/coordinator/serving/servinggroup"
+	"pitstop.dev/readiness"
+)
+
+const (
+	space  = "models"
+	system = "pitstop-system"
+	node   = "node-a"
+	// dying keeps a deleted Pod until kubelet has stopped it.
+	dying = "test/kubelet"
+)
+
+func start() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+
+// errCut is the answer to a write at which the coordinator died.
+var errCut = errors.New("the coordinator died")
+
+// A world is an API server, one node, and the controller.
+type world struct {
+	t      *testing.T
+	api    client.WithWatch
+	clock  *clocktesting.FakePassiveClock
+	r      *servinggroup.Reconciler
+	events []string
+	trace  []string
+	// cut has the n-th write from now fail, before or after it took effect. 0: none.
+	cut      int
+	cutAfter bool
+	// refuse may answer a write instead of the API server.
+	refuse func(verb string, obj client.Object) error
+	// stale, if set, is what the cache answers for Pods.
+	stale  []corev1.Pod
+	serial int
+}
+
+func newWorld(t *testing.T, objects ...client.Object) *world {
+	t.Helper()
+	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start())}
+	scheme := runtime.NewScheme()
+	w.must(errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
+	builder := fake.NewClientBuilder().WithScheme(scheme).
+		WithObjectTracker(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).
+		WithStatusSubresource(&v1alpha1.ServingGroup{}, &v1alpha1.InPlaceUpdate{}).
+		WithIndex(&corev1.Pod{}, servinggroup.IndexOwner, servinggroup.OwnerUID).
+		WithIndex(&corev1.Service{}, servinggroup.IndexOwner, servinggroup.OwnerUID).
+		WithInterceptorFuncs(interceptor.Funcs{Create: w.create, Delete: w.remove, SubResourcePatch: w.patchStatus})
+	w.api = builder.Build()
+	for _, o := range objects {
+		w.must(w.api.Create(t.Context(), o))
+	}
+	w.restart()
+	return w
+}
+
+// restart puts a new controller in the place of the old one.
+func (w *world) restart() {
+	w.t.Helper()
+	r, err := servinggroup.New(servinggroup.Config{
+		Client: interceptor.NewClient(w.api, interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				return w.write("create", o, func() error { return c.Create(ctx, o, opts...) })
+			},
+			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+				return w.write("update", o, func() error { return c.Update(ctx, o, opts...) })
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				return w.write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
+			},
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				return w.write("report", o, func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				return w.write("open", o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+			},
+			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
+				if pods, ok := l.(*corev1.PodList); ok && w.stale != nil {
+					pods.Items = slices.Clone(w.stale)
+					return nil
+				}
+				return c.List(ctx, l, opts...)
+			},
+		}),
+		Live: w.api, Clock: w.clock, Events: w, Namespace: system,
+	})
+	w.must(err)
+	w.r = r
+}
+
+// write lets the controller write, unless it is to die here.
+func (w *world) write(verb string, o client.Object, do func() error) error {
+	if w.refuse != nil {
+		if err := w.refuse(verb, o); err != nil {
+			return err
+		}
+	}
+	name := fmt.Sprintf("%s %s %s", verb, strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1."), o.GetName())
+	if w.cut--; w.cut == 0 && !w.cutAfter {
+		return errCut
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	w.trace = append(w.trace, name)
+	if w.cut == 0 && w.cutAfter {
+		return errCut
+	}
+	return nil
+}
+
+func (w *world) create(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+	w.serial++
+	if o.GetUID() == "" {
+		o.SetUID(types.UID(fmt.Sprintf("uid-%d", w.serial)))
+	}
+	o.SetCreationTimestamp(metav1.NewTime(w.clock.Now()))
+	o.SetGeneration(1)
+	if p, ok := o.(*corev1.Pod); ok {
+		p.Finalizers = append(p.Finalizers, dying)
+	}
+	return c.Create(ctx, o, opts...)
+}
+
+func (w *world) remove(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+	options := (&client.DeleteOptions{}).ApplyOptions(opts)
+	have, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		return errors.New("no object")
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), have); err != nil {
+		return err
+	}
+	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != have.GetUID() {
+		return apierrors.NewConflict(schema.GroupResource{}, o.GetName(), errors.New("another UID"))
+	}
+	return c.Delete(ctx, o)
+}
+
+// patchStatus is what the real server does with a patch of pods/status that touches metadata.
+func (w *world) patchStatus(ctx context.Context, c client.Client, _ string, o client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
+	var have corev1.Pod
+	if err := c.Get(ctx, client.ObjectKeyFromObject(o), &have); err != nil {
+		return err
+	}
+	data, err := p.Data(o)
+	if err != nil {
+		return err
+	}
+	var bound struct {
+		Metadata struct {
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(data, &bound); err != nil {
+		return err
+	}
+	if bound.Metadata.UID != have.UID || bound.Metadata.ResourceVersion != "" && bound.Metadata.ResourceVersion != have.ResourceVersion {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, have.Name, errors.New("another object"))
+	}
+	before, err := json.Marshal(have)
+	if err != nil {
+		return err
+	}
+	after, err := strategicpatch.StrategicMergePatch(before, data, have)
+	if err != nil {
+		return err
+	}
+	var next corev1.Pod
+	if err := json.Unmarshal(after, &next); err != nil {
+		return err
+	}
+	status := next.Status
+	if err := c.Update(ctx, &next); err != nil {
+		return err
+	}
+	next.Status = status
+	return c.Status().Update(ctx, &next)
+}
+
+// Eventf implements servinggroup.Events.
+func (w *world) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+	w.events = append(w.events, reason+": "+fmt.Sprintf(note, args...))
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// reconcile calls the controller until it writes nothing more.
+func (w *world) reconcile() {
+	w.t.Helper()
+	for range 30 {
+		before := len(w.trace)
+		_, err := w.r.Reconcile(w.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: space, Name: "llm-0"}})
+		if errors.Is(err, errCut) {
+			w.restart()
+			continue
+		}
+		w.must(err)
+		if len(w.trace) == before {
+			return
+		}
+	}
+	w.t.Fatalf("the controller does not come to rest: %s", strings.Join(w.trace[len(w.trace)-10:], ", "))
+}
+
+// settle lets controller and kubelet do what they have to do.
+func (w *world) settle() {
+	w.t.Helper()
+	for range 12 {
+		w.reconcile()
+		if !w.kubelet() {
+			return
+		}
+	}
+	w.t.Fatal("the world does not come to rest")
+}
+
+// kubelet starts and stops Pods, and reports whether it did anything.
+func (w *world) kubelet() bool {
+	w.t.Helper()
+	var moved bool
+	for _, p := range w.pods() {
+		switch {
+		case p.DeletionTimestamp != nil:
+			p.Finalizers = nil
+			w.must(w.api.Update(w.t.Context(), &p))
+			moved = true
+		case p.Spec.NodeName == "":
+			p.Spec.NodeName = node
+			w.must(w.api.Update(w.t.Context(), &p))
+			moved = true
+		case p.Status.Phase == corev1.PodFailed:
+		default:
+			moved = w.ready(p) || moved
+		}
+	}
+	return moved
+}
+
+func (w *world) ready(p corev1.Pod) bool {
+	w.t.Helper()
+	open, status := readiness.GateOf(&p).Open, corev1.ConditionFalse
+	if readiness.ContainersReady(&p) && readiness.Ready(&p) == open {
+		return false
+	}
+	if open {
+		status = corev1.ConditionTrue
+	}
+	set(&p, corev1.ContainersReady, corev1.ConditionTrue, w.clock.Now())
+	set(&p, corev1.PodReady, status, w.clock.Now())
+	p.Status.Phase = corev1.PodRunning
+	w.must(w.api.Status().Update(w.t.Context(), &p))
+	return true
+}
+
+func set(p *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, now time.Time) {
+	c := corev1.PodCondition{Type: t, Status: status, LastTransitionTime: metav1.NewTime(now)}
+	p.Status.Conditions = append(slices.DeleteFunc(p.Status.Conditions, func(old corev1.PodCondition) bool { return old.Type == t }), c)
+}
+
+func (w *world) pods() []corev1.Pod {
+	w.t.Helper()
+	var list corev1.PodList
+	w.must(w.api.List(w.t.Context(), &list, client.InNamespace(space)))
+	return list.Items
+}
+
+func (w *world) pod(name string) corev1.Pod {
+	w.t.Helper()
+	var p corev1.Pod
+	w.must(w.api.Get(w.t.Context(), types.NamespacedName{Namespace: space, Name: name}, &p))
+	return p
+}
+
+func (w *world) group() *v1alpha1.ServingGroup {
+	w.t.Helper()
+	var sg v1alpha1.ServingGroup
+	w.must(w.api.Get(w.t.Context(), types.NamespacedName{Namespace: space, Name: "llm-0"}, &sg))
+	return &sg
+}
+
+// order is what the ModelServing controller does: it changes the spec.
+func (w *world) order(change func(*v1alpha1.ServingGroupSpec)) {
+	w.t.Helper()
+	sg := w.group()
+	change(&sg.Spec)
+	sg.Generation++
+	w.must(w.api.Update(w.t.Context(), sg))
+}
+
+// stage returns how far the unit is, as the ModelServing controller may believe it.
+func (w *world) stage(unit string) v1alpha1.UnitStage {
+	w.t.Helper()
+	sg := w.group()
+	for _, u := range sg.Status.Updates {
+		if u.Unit == unit && sg.Status.ObservedGeneration == sg.Generation {
+			return u.Stage
+		}
+	}
+	return ""
+}
+
+// lease renews that of the node's agent.
+func (w *world) lease() {
+	w.t.Helper()
+	l := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: v1alpha1.AgentLeaseName(node)}}
+	err := w.api.Get(w.t.Context(), client.ObjectKeyFromObject(&l), &l)
+	l.Spec.RenewTime = new(metav1.NewMicroTime(w.clock.Now()))
+	if apierrors.IsNotFound(err) {
+		w.must(w.api.Create(w.t.Context(), &l))
+		return
+	}
+	w.must(err)
+	w.must(w.api.Update(w.t.Context(), &l))
+}
+
+// declare returns a ModelServing with a group of two roles: prefill with one worker, and decode.
+func declare(t *testing.T, revisions ...string) []client.Object {
+	t.Helper()
+	ms := &v1alpha1.ModelServing{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ModelServing"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "llm", UID: "ms"},
+	}
+	container := corev1.Container{
+		Name: "engine", Image: "engine:1",
+		Env: []corev1.EnvVar{{Name: "GROUP_SIZE", Value: "9"}, {Name: "ADDRESS", Value: "$(ENTRY_ADDRESS):1"}},
+	}
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "llm"}, Annotations: map[string]string{"note": "kept"}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{container}, InitContainers: []corev1.Container{{Name: "init", Image: "init:1"}}},
+	}
+	ms.Spec.SchedulerName = "volcano"
+	ms.Spec.Template.Roles = []v1alpha1.Role{
+		{Name: "decode", EntryTemplate: template},
+		{Name: "prefill", EntryTemplate: template, WorkerReplicas: 1, WorkerTemplate: template.DeepCopy()},
+	}
+	objects := []client.Object{ms}
+	for n, name := range revisions {
+		objects = append(objects, stored(t, ms, name, n+1))
+	}
+	sg := &v1alpha1.ServingGroup{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: space, Name: "llm-0", UID: "sg", Finalizers: []string{v1alpha1.FinalizerOrdinal},
+			Labels:          map[string]string{v1alpha1.LabelModelServing: "llm"},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ms, v1alpha1.GroupVersion.WithKind("ModelServing"))},
+		},
+		Spec: v1alpha1.ServingGroupSpec{
+			Ordinal: new(int32(0)), Revision: revisions[0],
+			Instances: []v1alpha1.RoleInstance{{Role: "prefill", Ordinal: new(int32(0))}, {Role: "decode", Ordinal: new(int32(0))}},
+		},
+	}
+	return append(objects, sg)
+}
+
+// stored returns the revision with the n-th image.
+func stored(t *testing.T, ms *v1alpha1.ModelServing, name string, n int) *appsv1.ControllerRevision {
+	t.Helper()
+	spec := ms.Spec.DeepCopy()
+	for r := range spec.Template.Roles {
+		spec.Template.Roles[r].EntryTemplate.Spec.Containers[0].Image = fmt.Sprintf("engine:%d", n)
+	}
+	data, err := revision.Project(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cr, err := revision.New(ms, data, int64(n), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cr.Name = name
+	return cr
+}
