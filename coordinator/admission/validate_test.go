@@ -220,3 +220,13 @@ func TestTransitions(t *testing.T) {
 		t.Run(name, func(t *testing.T) { judge(t, serving(tt.old...), serving(tt.updated...), tt.want...) })
 	}
 }
+
+// TestAnObjectWithoutDefaults: a schema of another version may fill in less.
+func TestAnObjectWithoutDefaults(t *testing.T) {
+	bare := &v1alpha1.ModelServing{}
+	judge(t, nil, bare, "metadata.name")
+	judge(t, bare, bare)
+	bare.Name = "llm"
+	bare.Spec.Template.Roles = []v1alpha1.Role{{Name: "a", EntryTemplate: template()}}
+	judge(t, nil, bare)
+}

@@ -110,18 +110,18 @@ func eachField(t *testing.T, v reflect.Value, path string, visit func(path strin
 		visit(path, func(n int) { v.Set(reflect.ValueOf(values[n-1]).Convert(v.Type())) })
 		return
 	}
-	switch k := v.Kind(); {
-	case k == reflect.Pointer:
+	switch {
+	case v.Kind() == reflect.Pointer:
 		if v.IsNil() {
 			v.Set(reflect.New(v.Type().Elem()))
 		}
 		eachField(t, v.Elem(), path, visit)
-	case k == reflect.Slice:
+	case v.Kind() == reflect.Slice:
 		if v.Len() == 0 {
 			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		}
 		eachField(t, v.Index(0), path+"[]", visit)
-	case k == reflect.Map:
+	case v.Kind() == reflect.Map:
 		element := reflect.New(v.Type().Elem()).Elem()
 		eachField(t, element, path+"{}", func(path string, change func(int)) {
 			visit(path, func(n int) {
@@ -130,7 +130,7 @@ func eachField(t *testing.T, v reflect.Value, path string, visit func(path strin
 				v.SetMapIndex(reflect.ValueOf("key").Convert(v.Type().Key()), element)
 			})
 		})
-	case k == reflect.Struct:
+	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -165,12 +165,12 @@ func valuesOf(v reflect.Value) ([2]any, bool) {
 	case metav1.FieldsV1:
 		return [2]any{*metav1.NewFieldsV1(`{"a":1}`), *metav1.NewFieldsV1(`{"b":1}`)}, true
 	}
-	switch k := v.Kind(); {
-	case k == reflect.String:
+	switch {
+	case v.Kind() == reflect.String:
 		return [2]any{"x", "y"}, true
-	case k == reflect.Bool:
+	case v.Kind() == reflect.Bool:
 		return [2]any{true, false}, true
-	case k == reflect.Int32 || k == reflect.Int64:
+	case v.Kind() == reflect.Int32 || v.Kind() == reflect.Int64:
 		return [2]any{7, 8}, true
 	}
 	return [2]any{}, false

@@ -243,26 +243,26 @@ func fill(t *rapid.T, v reflect.Value) {
 		v.Set(reflect.ValueOf(intstr.Parse(rapid.SampledFrom([]string{"0", "80", "http", "10%"}).Draw(t, "int or string"))))
 		return
 	}
-	switch k := v.Kind(); {
-	case k == reflect.String:
+	switch {
+	case v.Kind() == reflect.String:
 		v.SetString(rapid.SampledFrom([]string{
 			"a", "b", "", "e:1", "e:latest", "TCP", "HTTP", "Always", "IfNotPresent", "ClusterFirst", "File", "/", "v1",
 			"default-scheduler", "volcano", "Filesystem", v1alpha1.EnvGroupSize, string(v1alpha1.InService),
 		}).Draw(t, "string"))
-	case k == reflect.Bool:
+	case v.Kind() == reflect.Bool:
 		v.SetBool(rapid.Bool().Draw(t, "bool"))
-	case k == reflect.Int32 || k == reflect.Int64:
+	case v.Kind() == reflect.Int32 || v.Kind() == reflect.Int64:
 		v.SetInt(rapid.SampledFrom([]int64{0, 1, 2, 3, 10, 30, 420, 3600, -1}).Draw(t, "int"))
-	case k == reflect.Pointer:
+	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(t, v.Elem())
-	case k == reflect.Slice:
+	case v.Kind() == reflect.Slice:
 		n := rapid.IntRange(0, 2).Draw(t, "length")
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
 			fill(t, v.Index(i))
 		}
-	case k == reflect.Map:
+	case v.Kind() == reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		for range rapid.IntRange(0, 2).Draw(t, "size") {
 			key, element := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
@@ -270,7 +270,7 @@ func fill(t *rapid.T, v reflect.Value) {
 			fill(t, element)
 			v.SetMapIndex(key, element)
 		}
-	case k == reflect.Struct:
+	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			// Most are absent, but not those that hold the others.
 			field := v.Type().Field(i)

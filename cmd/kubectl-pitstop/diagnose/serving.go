@@ -72,8 +72,8 @@ type Queue struct {
 	Protected []string `json:"protected,omitempty"`
 }
 
-// DiagnoseServing judges the facts.
-func DiagnoseServing(f ServingFacts) ServingDiagnosis {
+// Serving judges the facts.
+func Serving(f ServingFacts) ServingDiagnosis {
 	ms := f.Serving
 	f.Groups = own(f)
 	d := ServingDiagnosis{

@@ -128,6 +128,14 @@ func TestDiagnoseServing(t *testing.T) {
 			rolling(*f, v1alpha1.UnitDraining, "")
 			f.group(3).Spec.Updates[0].Target = "llm-old"
 		},
+		"a later attempt": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitDraining, v1alpha1.UnitWaitingDrain)
+			f.group(3).Spec.Updates[0].Attempt = 5
+		},
+		"complete, though names differ": func(f *ServingFacts) { f.Serving.Status.UpdateRevision = "llm-new" },
+		"complete, of the spec before": func(f *ServingFacts) {
+			f.Serving.Status.UpdateRevision, f.Serving.Generation = "llm-new", 4
+		},
 		"paused": func(f *ServingFacts) { rolling(*f, v1alpha1.UnitVerified, ""); f.Serving.Spec.Paused = true },
 		"nothing started": func(f *ServingFacts) {
 			f.Serving.Status.UpdateRevision, f.Serving.Status.UpdatedReplicas = "llm-new", 0
@@ -204,7 +212,7 @@ func TestDiagnoseServing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := settled()
 			change(&f)
-			golden(t, "serving "+name, DiagnoseServing(f).Text())
+			golden(t, "serving "+name, Serving(f).Text())
 		})
 	}
 }
@@ -214,7 +222,7 @@ func TestServingDiagnosisAsJSON(t *testing.T) {
 	f := settled()
 	rolling(f, v1alpha1.UnitSwapping, v1alpha1.UnitWaitingScheduling)
 	f.Serving.Spec.RolloutStrategy.RollingUpdateConfiguration = &v1alpha1.RollingUpdateConfiguration{Partition: new(intstr.FromInt32(1))}
-	data, err := json.MarshalIndent(DiagnoseServing(f), "", "  ")
+	data, err := json.MarshalIndent(Serving(f), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +237,7 @@ func TestEveryStageIsExplained(t *testing.T) {
 		for _, reason := range reasons {
 			f := settled()
 			rolling(f, stage, reason)
-			d := DiagnoseServing(f)
+			d := Serving(f)
 			if len(d.Waits) != 1 || d.Waits[0].Why == "" || d.Waits[0].Way == "" || strings.Contains(d.Text(), "does not know") {
 				t.Errorf("%s %s: %+v", stage, reason, d.Waits)
 			}

@@ -11,14 +11,14 @@ import (
 	"pitstop.dev/coordinator/revision"
 )
 
-// stored is a revision of two roles with an image each.
-func stored(t *testing.T, name, decode, prefill string) *appsv1.ControllerRevision {
+// stored is a revision of two roles, of which decode has this image.
+func stored(t *testing.T, name, decode string) *appsv1.ControllerRevision {
 	t.Helper()
 	role := func(name, image string) v1alpha1.Role {
 		return v1alpha1.Role{Name: name, EntryTemplate: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "engine", Image: image}}}}}
 	}
 	ms := &v1alpha1.ModelServing{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm"}}
-	ms.Spec.Template.Roles = []v1alpha1.Role{role("decode", decode), role("prefill", prefill)}
+	ms.Spec.Template.Roles = []v1alpha1.Role{role("decode", decode), role("prefill", "v1")}
 	data, err := revision.Project(&ms.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -32,10 +32,10 @@ func stored(t *testing.T, name, decode, prefill string) *appsv1.ControllerRevisi
 }
 
 func TestSame(t *testing.T) {
-	damaged := stored(t, "damaged", "v1", "v1")
+	damaged := stored(t, "damaged", "v1")
 	damaged.Data.Raw = []byte("{")
 	p := Of([]*appsv1.ControllerRevision{
-		stored(t, "first", "v1", "v1"), stored(t, "decode-new", "v2", "v1"), stored(t, "again", "v1", "v1"), damaged,
+		stored(t, "first", "v1"), stored(t, "decode-new", "v2"), stored(t, "again", "v1"), damaged,
 	})
 	for name, tt := range map[string]struct {
 		unit Unit

@@ -226,6 +226,7 @@ func TestTree(t *testing.T) {
 			w.condition(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.BlockedFailed, "llm-2 Failed 90s ago: correct the template or undo")
 			w.condition(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.AvailableTooFew, "3 of 4 groups are available")
 		},
+		"failed, and its Pods serve": func(w *world) { w.rollout(v1alpha1.UnitFailed, v1alpha1.UnitWaitingReady, "") },
 		"not taken up yet": func(w *world) {
 			draining(w)
 			w.Groups[2].Spec.Updates[0].Attempt = 5

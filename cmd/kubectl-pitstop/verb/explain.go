@@ -55,7 +55,7 @@ func (c *cluster) explain(ctx context.Context, arg string, now time.Time) (texte
 		if err != nil {
 			return nil, err
 		}
-		return diagnose.DiagnoseServing(facts), nil
+		return diagnose.Serving(facts), nil
 	}
 	if !ok {
 		kind, name = "pod", arg
@@ -87,8 +87,7 @@ func (c *cluster) servingFacts(ctx context.Context, name string, now time.Time) 
 
 // orServing says of a Pod that is not there whether a ModelServing has the name.
 func (c *cluster) orServing(ctx context.Context, name string, err error) error {
-	var missing missingPodError
-	if !errors.As(err, &missing) {
+	if _, missing := errors.AsType[missingPodError](err); !missing {
 		return err
 	}
 	if _, none := c.object(ctx, v1alpha1.ModelServings, name); none != nil {

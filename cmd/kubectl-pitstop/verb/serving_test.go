@@ -328,6 +328,15 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("%v declared %+v", tt.args, ms.Spec)
 		}
 	}
+	var writes int
+	for _, a := range b.dynamic.Actions() {
+		if a.GetVerb() != "get" {
+			writes++
+		}
+	}
+	if writes != 2 {
+		t.Errorf("%d writes, want one for each change", writes)
+	}
 }
 
 // The API server answers "invalid" to a patch with another UID.

@@ -240,10 +240,10 @@ func TestARunDiesAtEveryCall(t *testing.T) {
 		w.settle(ctx, 0)
 		w.trusted(0)
 		c.Step(61 * 24 * time.Hour)
-		for range 15 { // a new process waits anew for API servers
+		for range 8 { // a new process waits anew for API servers
 			w.settle(ctx, 0)
 			w.trusted(0)
-			c.Step(time.Minute)
+			c.Step(2 * time.Minute)
 		}
 	}
 	calls := 0
@@ -318,8 +318,8 @@ func TestNoAPIServerEverRefuses(t *testing.T) {
 			return nil
 		}
 		renewed := 0
-		for range 25 {
-			c.Step(rapid.SampledFrom([]time.Duration{20 * time.Second, time.Minute, 10 * 24 * time.Hour}).Draw(t, "time"))
+		for range 12 {
+			c.Step(rapid.SampledFrom([]time.Duration{20 * time.Second, time.Minute, 25 * 24 * time.Hour}).Draw(t, "time"))
 			seen := len(w.history)
 			for _, i := range rapid.Permutation([]int{0, 1}).Draw(t, "order") {
 				w.settle(ctx, i)
