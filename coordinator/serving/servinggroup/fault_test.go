@@ -222,3 +222,25 @@ func TestReportsOnceWhatDoesNotChange(t *testing.T) {
 		t.Errorf("wrote: %s", strings.Join(w.trace, ", "))
 	}
 }
+
+// TestJudgesByASpecNoOlderThanThePods: a pass that is held up between its two readings does not take
+// new Pods for old ones.
+func TestJudgesByASpecNoOlderThanThePods(t *testing.T) {
+	w := newWorld(t, declare(t, "r1", "r2")...)
+	w.settle()
+	led := w.pod("llm-0-decode-0-0")
+	delete(led.Labels, v1alpha1.LabelLeader) // it gives the pass a reason to look again
+	w.must(w.api.Update(t.Context(), &led))
+	w.meanwhile = func() { swapGroup(w) }
+	_, err := w.r.Reconcile(t.Context(), request())
+	w.must(err)
+	if w.meanwhile != nil {
+		t.Fatal("there was no second look")
+	}
+	after := uids(w)
+	w.settle()
+	if got := uids(w); got != after {
+		t.Errorf("healthy Pods were replaced: %s, before %s", got, after)
+	}
+	checkServes(w, "r2")
+}
