@@ -3,6 +3,8 @@ package servinggroup
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -64,8 +66,8 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 	if err := r.revisions(ctx, s); err != nil {
 		return nil, err
 	}
-	for _, p := range s.pods {
-		if one, ok := podOf(s.sg, p); ok {
+	for _, name := range slices.Sorted(maps.Keys(s.pods)) { // one order of reads, whatever the map's
+		if one, ok := podOf(s.sg, s.pods[name]); ok {
 			s.snap.Pods = append(s.snap.Pods, one)
 		}
 	}
@@ -211,7 +213,7 @@ func (r *Reconciler) revisions(ctx context.Context, s *sight) error {
 			names[i.Revision] = true
 		}
 	}
-	for name := range names {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		var cr appsv1.ControllerRevision
 		err := r.getBoth(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: name}, &cr)
 		if apierrors.IsNotFound(err) || err == nil && (s.ms == nil || !metav1.IsControlledBy(&cr, s.ms)) {
