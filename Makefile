@@ -33,7 +33,7 @@ build: ## Build the binaries into bin/
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Write the generated files anew
 	$(CONTROLLER_GEN) object paths=./api/...
-	$(CONTROLLER_GEN) crd:maxDescLen=0 paths=./api/... output:crd:dir=deploy/crd
+	$(CONTROLLER_GEN) crd:maxDescLen=0,generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=deploy/crd
 	go test ./cmd/kubectl-pitstop/diagnose -run TestHandbookListsEveryReason -count=1 -rewrite
 
 .PHONY: format
@@ -55,7 +55,7 @@ check-lint: $(LINT)
 check-generated: $(CONTROLLER_GEN)
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(CONTROLLER_GEN) object paths=./api/... output:object:dir="$$fresh/api"; \
-	$(CONTROLLER_GEN) crd:maxDescLen=0 paths=./api/... output:crd:dir="$$fresh/crd"; \
+	$(CONTROLLER_GEN) crd:maxDescLen=0,generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir="$$fresh/crd"; \
 	{ diff -u api/v1alpha1/zz_generated.deepcopy.go "$$fresh/api/zz_generated.deepcopy.go" && diff -ru -x kustomization.yaml deploy/crd "$$fresh/crd"; } \
 		|| { echo 'generated files are not up to date: run make generate' >&2; exit 1; }
 	go test ./cmd/kubectl-pitstop/diagnose -run TestHandbookListsEveryReason -count=1

@@ -34,10 +34,12 @@ const (
 	node2  = "node2.example.com"
 )
 
-// plane is the API server of all tests of this package, with deploy/base applied.
+// plane is the API server of all tests of this package, with deploy/base applied, and the
+// coordinator's webhook beside it.
 var plane struct {
 	*lab.ControlPlane
-	admin client
+	admin, coordinator client
+	webhook            string // its URL
 }
 
 func TestMain(m *testing.M) {
@@ -73,6 +75,11 @@ func run(m *testing.M) (code int, err error) {
 			return 0, err
 		}
 	}
+	webhook, err := startWebhook(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, webhook.close()) }()
 	if err := enforced(ctx); err != nil {
 		return 0, err
 	}
@@ -123,6 +130,9 @@ func enforced(ctx context.Context) error {
 		"pitstop-orders": func(ctx context.Context) error {
 			u := orderFor("enforced", func(s *v1alpha1.InPlaceUpdateSpec) { s.ServingGroupUID = "x" })
 			return plane.admin.orders.Post().Namespace(apps).Resource("inplaceupdates").Param("dryRun", "All").Body(u).Do(ctx).Error()
+		},
+		"pitstop-servinggroups": func(ctx context.Context) error {
+			return plane.admin.orders.Post().Namespace(apps).Resource("servinggroups").Param("dryRun", "All").Body(group("enforced")).Do(ctx).Error()
 		},
 	}
 	if len(policies.Items) != len(tries) {

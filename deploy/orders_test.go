@@ -157,8 +157,6 @@ func TestAnOrderNeedsTheRightToPatchThePod(t *testing.T) {
 func TestOrdersForServingGroupsAreTheCoordinators(t *testing.T) {
 	ctx := t.Context()
 	const name = "pitstop-coordinator"
-	must(plane.admin.CoreV1().ServiceAccounts(system).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}))(t)
-	grant(ctx, t, rbacv1.Subject{Kind: "ServiceAccount", Name: name, Namespace: system}, mayOrder(ctx, t))
 	coordinator := must(account(ctx, lab.Account{Namespace: system, Name: name}))(t)
 	granted(ctx, t, coordinator, "")
 	ofGroup := func(s *v1alpha1.InPlaceUpdateSpec) { s.ServingGroupUID, s.Permit = "g", v1alpha1.PermitPrepare }

@@ -59,6 +59,11 @@ func ParseUnit(unit string) (role string, instance int32, ok bool) {
 	return unit[:i], int32(n), true
 }
 
+// LedgerMark is an annotation of a ServingGroup. The ModelServing controller changes it before it
+// strikes one of the group's units from status.updating, so that whoever still holds an older
+// version of the group fails to write it.
+const LedgerMark = "pitstop.dev/ledger-mark"
+
 // LedgerEntry returns the name of a unit in status.updating: that of its group, and after a slash
 // that of the role instance, if it is one.
 func LedgerEntry(servingGroup, unit string) string {

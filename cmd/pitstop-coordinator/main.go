@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/klog/v2/textlogger" //nolint:depguard // a logr sink in the format of Kubernetes
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"pitstop.dev/coordinator/admission"
 )
 
 // version is set by the linker.
@@ -50,14 +53,14 @@ func run(ctx context.Context, f flags) error {
 	if err := checkServer(mgr.GetConfig()); err != nil {
 		return err
 	}
-	if err := serveGroups(ctx, mgr, f.namespace); err != nil {
-		return err
-	}
-	if err := mgr.AddHealthzCheck("alive", healthz.Ping); err != nil {
-		return fmt.Errorf("health check: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("alive", healthz.Ping); err != nil {
-		return fmt.Errorf("health check: %w", err)
+	if err := errors.Join(
+		serveModels(ctx, mgr),
+		serveGroups(ctx, mgr, f.namespace),
+		admission.Setup(mgr, admission.Config{Namespace: f.namespace, Port: f.webhook}),
+		mgr.AddHealthzCheck("alive", healthz.Ping),
+		mgr.AddReadyzCheck("alive", healthz.Ping),
+	); err != nil {
+		return fmt.Errorf("set up: %w", err)
 	}
 	return mgr.Start(ctx)
 }

@@ -23,7 +23,9 @@ type ActionKind string
 
 // The kinds of actions. Each is safe to repeat, and each but Create is bound to what was read.
 const (
-	// Book enters units into the ledger. It precedes every Write that takes a unit out of service.
+	// Book enters units into the ledger. It precedes every Write that takes a unit out of service, and
+	// is written even if all of them are in the ledger: the write, bound to what was read, proves that
+	// declaration and ledger are today's.
 	Book ActionKind = "Book"
 	// Strike takes units from the ledger; the shell first reads their group live and leaves those
 	// whose update is still open, or whose group is still there in the case of a group's removal.
@@ -57,8 +59,8 @@ type Action struct {
 // A Report is what the status of the ModelServing is to say.
 type Report struct {
 	Replicas, Ready, Available, Updated int32
-	// Complete: every live unit outside the partition is at the target and available, so that the
-	// current revision becomes the target if the partition is 0.
+	// Complete: as many ServingGroups as declared live, at least one, and all their units, protected
+	// ones included, are at the target and available. The current revision becomes the target.
 	Complete    bool
 	Progressing Verdict
 	Blocked     Verdict

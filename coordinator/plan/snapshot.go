@@ -37,6 +37,8 @@ type Serving struct {
 	Paused   bool
 	Type     v1alpha1.RolloutStrategyType
 	MinReady time.Duration
+	// Deadline is progressDeadlineSeconds: what lasts longer is reported as blocking.
+	Deadline time.Duration
 	// MaxUnavailable, MaxSurge and Partition count ServingGroups; with RoleRollingUpdate they are
 	// 0 and mean nothing.
 	MaxUnavailable, MaxSurge, Partition int32

@@ -3,8 +3,6 @@ package revision
 import (
 	"slices"
 
-	"k8s.io/utils/ptr"
-
 	"pitstop.dev/api/v1alpha1"
 )
 
@@ -23,7 +21,7 @@ func (d Data) Apply(spec *v1alpha1.ModelServingSpec) {
 	}
 	for _, r := range d.Roles {
 		if !slices.ContainsFunc(roles, func(other v1alpha1.Role) bool { return other.Name == r.Name }) {
-			roles = append(roles, r.apply(v1alpha1.Role{Name: r.Name, Replicas: ptr.To[int32](1)}))
+			roles = append(roles, r.apply(v1alpha1.Role{Name: r.Name, Replicas: new(int32(1))}))
 		}
 	}
 	spec.Template.Roles = roles

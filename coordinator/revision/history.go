@@ -29,6 +29,8 @@ type History struct {
 	Limit int32
 	// CollisionCount is MS.status.collisionCount, 0 if absent.
 	CollisionCount int32
+	// Memo spares reading Stored anew; it may be nil.
+	Memo *Memo
 }
 
 // Decision is what is to be done. Its writes may be cut after any of them: a Decision on what is then
@@ -66,12 +68,12 @@ func Decide(h History) (Decision, error) {
 			equal = cr
 			continue
 		}
-		_, stored, err := decode(cr)
+		stored, err := h.Memo.Read(cr)
 		if err != nil {
 			d.Unreadable = append(d.Unreadable, cr.Name)
 			continue
 		}
-		if bytes.Equal(stored, data) {
+		if bytes.Equal(stored.canonical, data) {
 			equal = cr // of several the last one: the highest number
 		}
 	}
@@ -145,5 +147,5 @@ func (h History) superfluous(own []*appsv1.ControllerRevision, target string) []
 	free := slices.DeleteFunc(slices.Clone(own), func(cr *appsv1.ControllerRevision) bool {
 		return cr.Name == target || h.References.Has(cr.Name)
 	})
-	return free[:max(0, len(free)-int(h.Limit))]
+	return free[:max(0, len(free)-int(max(0, h.Limit)))]
 }

@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cri"
@@ -32,6 +35,8 @@ type Cluster struct {
 	*lab.Lab
 	Core    kubernetes.Interface
 	Updates rest.Interface
+	// Objects reads, writes and watches whatever Pitstop deals with.
+	Objects client.WithWatch
 	Builder images.Builder
 	root    string
 	log     io.Writer
@@ -69,8 +74,17 @@ func (c *Cluster) connect() error {
 	if c.Core, err = kubernetes.NewForConfig(c.RESTConfig()); err != nil {
 		return fmt.Errorf("client: %w", err)
 	}
-	c.Updates, err = UpdatesClient(c.RESTConfig())
-	return err
+	if c.Updates, err = UpdatesClient(c.RESTConfig()); err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return fmt.Errorf("scheme: %w", err)
+	}
+	if c.Objects, err = client.NewWithWatch(c.RESTConfig(), client.Options{Scheme: scheme}); err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	return nil
 }
 
 // UpdatesClient returns a client for InPlaceUpdates.

@@ -33,7 +33,8 @@ type outcome struct {
 	Patches, Lowered, Outages int
 	Generation                int64
 	Sandboxes                 int
-	// Containers, by name: how many there ever were.
+	// Containers, by name: how many there ever were, as kubelet numbered them; it may have collected
+	// the dead ones.
 	Containers map[string]int
 	Reports    map[string]report
 }
@@ -146,7 +147,7 @@ func (s *subject) got() outcome {
 		before = v
 	}
 	for _, c := range seen.Containers {
-		o.Containers[c.Name]++
+		o.Containers[c.Name] = max(o.Containers[c.Name], 1+c.RestartCount)
 	}
 	for _, r := range u.Status.Containers {
 		now, _ := seen.Newest(r.Name)

@@ -33,7 +33,7 @@ func config(nodes int) lab.Config {
 // of it is left on the machine.
 func up(t *testing.T, nodes int) *lab.Lab {
 	t.Helper()
-	before := machine(t)
+	before := swept(t)
 	t.Cleanup(func() {
 		if err := lab.Down(context.Background(), config(0)); err != nil {
 			t.Error(err)
@@ -45,6 +45,15 @@ func up(t *testing.T, nodes int) *lab.Lab {
 		t.Fatal(err)
 	}
 	return l
+}
+
+// swept removes what a test that was killed has left, and returns the machine as it is then.
+func swept(t *testing.T) map[string][]string {
+	t.Helper()
+	if err := lab.Down(t.Context(), config(0)); err != nil {
+		t.Fatal(err)
+	}
+	return machine(t)
 }
 
 func TestLab(t *testing.T) {
@@ -114,7 +123,7 @@ func TestLab(t *testing.T) {
 }
 
 func TestDownAfterAnUpThatWasCut(t *testing.T) {
-	before := machine(t)
+	before := swept(t)
 	for _, cut := range []time.Duration{100 * time.Millisecond, 700 * time.Millisecond, 3 * time.Second} {
 		ctx, cancel := context.WithTimeout(t.Context(), cut)
 		_, err := lab.Up(ctx, config(1))

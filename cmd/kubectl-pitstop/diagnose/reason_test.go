@@ -16,17 +16,20 @@ import (
 	"pitstop.dev/api/v1alpha1"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite the reasons in docs/operations.md")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files, and the reasons in docs/operations.md")
 
-// reasons returns the constants of type Reason that api declares, by name, as the source has
-// them: a list kept by hand could lack the newest.
-func reasons(t *testing.T) map[string]v1alpha1.Reason {
+// A constant is one word of a closed list as the source has it.
+type constant struct{ name, word string }
+
+// constants returns the constants of a type that api declares, in the order of the source: a list
+// kept by hand could lack the newest.
+func constants(t *testing.T, of string) []constant {
 	t.Helper()
 	files, err := filepath.Glob("../../../api/v1alpha1/*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("find the API's source: %v, %d files", err, len(files))
 	}
-	found := map[string]v1alpha1.Reason{}
+	var found []constant
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		if err != nil {
@@ -37,31 +40,65 @@ func reasons(t *testing.T) map[string]v1alpha1.Reason {
 			if !ok {
 				return true
 			}
-			if of, ok := spec.Type.(*ast.Ident); !ok || of.Name != "Reason" {
+			if declared, ok := spec.Type.(*ast.Ident); !ok || declared.Name != of {
 				return true
 			}
 			word, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 			if err != nil {
 				t.Fatal(err)
 			}
-			found[spec.Names[0].Name] = v1alpha1.Reason(word)
+			found = append(found, constant{spec.Names[0].Name, word})
 			return true
 		})
-	}
-	if len(found) < 30 {
-		t.Fatalf("only %d reasons found in the API's source", len(found))
 	}
 	return found
 }
 
+// words returns the constants of a type as values of it, and fails the test if there are fewer
+// than are known to be.
+func words[T ~string](t *testing.T, of string, atLeast int) []T {
+	t.Helper()
+	var all []T
+	for _, c := range constants(t, of) {
+		all = append(all, T(c.word))
+	}
+	if len(all) < atLeast {
+		t.Fatalf("only %d constants of type %s found in the API's source", len(all), of)
+	}
+	return all
+}
+
 func TestEveryReasonIsExplained(t *testing.T) {
-	for name, reason := range reasons(t) {
+	for _, c := range constants(t, "Reason") {
+		name, reason := c.name, v1alpha1.Reason(c.word)
 		text, ok := Explain(reason)
 		if !ok || text.Why == "" || text.Way == "" {
 			t.Errorf("%s (%s) lacks a text: %+v", name, reason, text)
 		}
 		if kind := KindOf(reason); kind == Unlisted || !strings.HasPrefix(name, string(kind)) {
 			t.Errorf("%s (%s) is of kind %q", name, reason, kind)
+		}
+	}
+}
+
+func TestEveryReasonOfAWorkloadIsExplained(t *testing.T) {
+	for _, c := range constants(t, "ConditionReason") {
+		text, ok := ExplainCondition(v1alpha1.ConditionReason(c.word))
+		if !ok || text.Why == "" || text.Way == "" {
+			t.Errorf("%s (%s) lacks a text: %+v", c.name, c.word, text)
+		}
+		prefix := ConditionOf(v1alpha1.ConditionReason(c.word))
+		if prefix == v1alpha1.ConditionReady {
+			prefix = "Group" // Ready is a condition of ServingGroups alone
+		}
+		if prefix == "" || !strings.Contains(c.name, prefix) {
+			t.Errorf("%s (%s) belongs to condition %q", c.name, c.word, prefix)
+		}
+	}
+	for _, c := range constants(t, "UnitReason") {
+		text, ok := ExplainUnit(v1alpha1.UnitReason(c.word))
+		if !ok || text.Why == "" || text.Way == "" {
+			t.Errorf("%s (%s) lacks a text: %+v", c.name, c.word, text)
 		}
 	}
 }
@@ -73,54 +110,40 @@ func TestAnUnknownReasonIsNotExplained(t *testing.T) {
 	if kind := KindOf("NoSuchReason"); kind != Unlisted {
 		t.Errorf("KindOf() = %q", kind)
 	}
+	if text, ok := ExplainCondition("NoSuchReason"); ok || ConditionOf("NoSuchReason") != "" {
+		t.Errorf("ExplainCondition() = %+v", text)
+	}
+	if text, ok := ExplainUnit("NoSuchReason"); ok {
+		t.Errorf("ExplainUnit() = %+v", text)
+	}
 }
 
-// The handbook's table is made of the same texts; -rewrite brings it up to date.
+// The handbook's tables are made of the same texts; -rewrite brings them up to date.
 func TestHandbookListsEveryReason(t *testing.T) {
-	const (
-		path  = "../../../docs/operations.md"
-		start = "<!-- reasons: written by go test ./cmd/kubectl-pitstop/diagnose -rewrite -->\n"
-		end   = "<!-- end of reasons -->\n"
-	)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok := strings.Cut(string(data), start)
-	have, tail, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s lacks the marks %q and %q", path, start, end)
-	}
-	want := Handbook(reasonsInOrder(t))
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(head+start+want+end+tail), 0o644); err != nil {
+	const path = "../../../docs/operations.md"
+	for name, want := range map[string]string{
+		"reasons":          Handbook(words[v1alpha1.Reason](t, "Reason", 40)),
+		"workload reasons": WorkloadHandbook(words[v1alpha1.ConditionReason](t, "ConditionReason", 20), words[v1alpha1.UnitReason](t, "UnitReason", 5)),
+	} {
+		start := "<!-- " + name + ": written by go test ./cmd/kubectl-pitstop/diagnose -rewrite -->\n"
+		end := "<!-- end of " + name + " -->\n"
+		data, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return
-	}
-	if diff := cmp.Diff(want, have); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
-}
-
-func reasonsInOrder(t *testing.T) []v1alpha1.Reason {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../../api/v1alpha1/reasons.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := reasons(t)
-	var ordered []v1alpha1.Reason
-	ast.Inspect(file, func(n ast.Node) bool {
-		if spec, ok := n.(*ast.ValueSpec); ok {
-			if reason, ok := all[spec.Names[0].Name]; ok {
-				ordered = append(ordered, reason)
-			}
+		head, rest, ok := strings.Cut(string(data), start)
+		have, tail, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			t.Fatalf("%s lacks the marks %q and %q", path, start, end)
 		}
-		return true
-	})
-	if len(ordered) != len(all) {
-		t.Fatalf("%d reasons in reasons.go, %d in the API", len(ordered), len(all))
+		if *rewrite {
+			if err := os.WriteFile(path, []byte(head+start+want+end+tail), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if diff := cmp.Diff(want, have); diff != "" {
+			t.Errorf("%s, %s (-want +got):\n%s", path, name, diff)
+		}
 	}
-	return ordered
 }

@@ -71,22 +71,24 @@ func (c *cli) connect() (*cluster, error) {
 	return &cluster{Clients: clients, namespace: namespace}, nil
 }
 
-// pod returns the Pod of this name; a missing one is an *order.RefusalError.
+// A missingPodError is the *order.RefusalError of a Pod that does not exist.
+type missingPodError struct{ error }
+
+func (e missingPodError) Unwrap() error { return e.error }
+
+// pod returns the Pod of this name, or a missingPodError.
 func (c *cluster) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	pod, err := c.Core.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, &order.RefusalError{
+		return nil, missingPodError{&order.RefusalError{
 			Object: fmt.Sprintf("pod %s/%s", c.namespace, name),
 			Why:    "does not exist",
 			Way:    "list those there are with `kubectl -n " + c.namespace + " get pods`, or name another namespace with -n",
-		}
+		}}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read pod %s/%s: %w", c.namespace, name, err)
-	}
-	return pod, nil
+	return pod, access{"get", corev1.Resource("pods"), c.namespace}.explain(err)
 }
 
 // patch applies a merge patch to pod and returns what it became.
@@ -95,47 +97,23 @@ func (c *cluster) patch(ctx context.Context, pod *corev1.Pod, patch []byte) (*co
 	defer cancel()
 	patched, err := c.Core.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("patch pod %s/%s: %w", pod.Namespace, pod.Name, err)
+		return nil, c.denied(ctx, access{"patch", corev1.Resource("pods"), pod.Namespace}, err)
 	}
 	return patched, nil
 }
 
 // update returns the InPlaceUpdate of this name, or nil if there is none.
 func (c *cluster) update(ctx context.Context, name string) (*v1alpha1.InPlaceUpdate, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	object, err := c.Dynamic.Resource(v1alpha1.InPlaceUpdates).Namespace(c.namespace).Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case notInstalled(err):
-		return nil, errNotInstalled()
-	case apierrors.IsNotFound(err):
+	u, err := get[v1alpha1.InPlaceUpdate](ctx, c, v1alpha1.InPlaceUpdates, name)
+	if apierrors.IsNotFound(err) {
 		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read inplaceupdate %s/%s: %w", c.namespace, name, err)
 	}
-	return typed(object)
+	return u, err
 }
 
 // updates returns all InPlaceUpdates of a namespace, or of all if namespace is empty.
 func (c *cluster) updates(ctx context.Context, namespace string) ([]*v1alpha1.InPlaceUpdate, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	list, err := c.Dynamic.Resource(v1alpha1.InPlaceUpdates).Namespace(namespace).List(ctx, metav1.ListOptions{})
-	if notInstalled(err) {
-		return nil, errNotInstalled()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list inplaceupdates: %w", err)
-	}
-	var all []*v1alpha1.InPlaceUpdate
-	for i := range list.Items {
-		u, err := typed(&list.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, u)
-	}
-	return all, nil
+	return list[v1alpha1.InPlaceUpdate](ctx, c, v1alpha1.InPlaceUpdates, namespace)
 }
 
 // write creates u, or replaces it if it was read before. An object that someone else made or
@@ -163,12 +141,11 @@ func (c *cluster) write(ctx context.Context, u *v1alpha1.InPlaceUpdate) (*v1alph
 			Why:    "was written by someone else at the same time",
 			Way:    "look at it (`kubectl pitstop status " + u.Name + "`) and repeat the command if it still applies",
 		}
-	case notInstalled(err):
-		return nil, errNotInstalled()
 	case err != nil:
-		return nil, fmt.Errorf("write inplaceupdate %s/%s: %w", u.Namespace, u.Name, err)
+		what := map[bool]string{true: "create", false: "update"}[u.ResourceVersion == ""]
+		return nil, c.denied(ctx, access{what, v1alpha1.InPlaceUpdates.GroupResource(), u.Namespace}, err)
 	}
-	return typed(object)
+	return decode[v1alpha1.InPlaceUpdate](object)
 }
 
 // facts reads what a diagnosis is made from.
@@ -183,17 +160,17 @@ func (c *cluster) facts(ctx context.Context, name string, now time.Time) (diagno
 	}
 	f := diagnose.Facts{Pod: pod, Update: u, Now: now}
 	if pod.Spec.NodeName != "" {
-		f.Lease, f.LeaseUnknown = c.lease(ctx, pod.Spec.NodeName)
+		f.Lease, f.LeaseUnknown = c.lease(ctx, v1alpha1.AgentLeaseName(pod.Spec.NodeName))
 	}
 	return f, nil
 }
 
-// lease returns the Lease of a node's agent, nil if there is none, and whether that is
-// unknown because it could not be read: operators need no right to see Leases.
-func (c *cluster) lease(ctx context.Context, node string) (lease *coordinationv1.Lease, unknown bool) {
+// lease returns a Lease of ours, nil if there is none, and whether that is unknown because it
+// could not be read: operators need no right to see Leases.
+func (c *cluster) lease(ctx context.Context, name string) (lease *coordinationv1.Lease, unknown bool) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	lease, err := c.Core.CoordinationV1().Leases(diagnose.LeaseNamespace).Get(ctx, v1alpha1.AgentLeaseName(node), metav1.GetOptions{})
+	lease, err := c.Core.CoordinationV1().Leases(diagnose.LeaseNamespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, false
@@ -201,26 +178,4 @@ func (c *cluster) lease(ctx context.Context, node string) (lease *coordinationv1
 		return nil, true
 	}
 	return lease, false
-}
-
-func typed(object *unstructured.Unstructured) (*v1alpha1.InPlaceUpdate, error) {
-	var u v1alpha1.InPlaceUpdate
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &u); err != nil {
-		return nil, fmt.Errorf("decode inplaceupdate %s/%s: %w", object.GetNamespace(), object.GetName(), err)
-	}
-	return &u, nil
-}
-
-// notInstalled reports whether the API server does not know the type at all: it then answers
-// as for any unknown path, which is a "not found" too.
-func notInstalled(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-}
-
-func errNotInstalled() error {
-	return &order.RefusalError{
-		Object: "this cluster",
-		Why:    "has no resource " + v1alpha1.InPlaceUpdates.GroupResource().String() + ": Pitstop is not installed",
-		Way:    "install it with `kubectl apply --server-side -k deploy/base`",
-	}
 }

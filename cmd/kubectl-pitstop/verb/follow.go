@@ -72,7 +72,7 @@ func show(v viewer, event watch.Event) (bool, error) {
 	if !ok {
 		return false, fmt.Errorf("watch of inplaceupdates: unexpected %T", event.Object)
 	}
-	u, err := typed(object)
+	u, err := decode[v1alpha1.InPlaceUpdate](object)
 	if err != nil {
 		return false, err
 	}

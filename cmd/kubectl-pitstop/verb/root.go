@@ -55,9 +55,9 @@ func Execute(ctx context.Context, args []string, env Env) int {
 func newRoot(env Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-pitstop",
-		Short: "Update the images of running Pods in place",
-		Long: "Update the images of running Pods in place: the Pod keeps its UID, IP, node, GPUs and volumes, " +
-			"and only the changed containers restart, out of traffic.\n\n" +
+		Short: "Upgrade LLM-serving Pods, and see why they wait",
+		Long: "See where ModelServings and their Pods stand, and update the images of running Pods in place: the Pod keeps its UID, IP, " +
+			"node, GPUs and volumes, and only the changed containers restart, out of traffic.\n\n" +
 			"Exit codes: 0 done, 1 failed or refused, 2 used wrongly, 3 conflict.",
 		Version:       env.Version,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl pitstop"},
@@ -70,7 +70,10 @@ func newRoot(env Env) *cobra.Command {
 	flags := genericclioptions.NewConfigFlags(true)
 	flags.AddFlags(root.PersistentFlags())
 	c := &cli{Env: env, flags: flags}
-	root.AddCommand(newUpdate(c), newStatus(c), newExplain(c), newHold(c), newRelease(c), newCancel(c))
+	root.AddCommand(
+		newGet(c), newExplain(c), newHistory(c), newUndo(c), newPause(c), newResume(c),
+		newUpdate(c), newStatus(c), newHold(c), newRelease(c), newCancel(c),
+	)
 	return root
 }
 

@@ -115,6 +115,11 @@ func (b *bench) report(t *testing.T, states ...*v1alpha1.InPlaceUpdate) {
 
 func object(t *testing.T, u *v1alpha1.InPlaceUpdate) *unstructured.Unstructured {
 	t.Helper()
+	return unstructuredOf(t, u)
+}
+
+func unstructuredOf(t *testing.T, u any) *unstructured.Unstructured {
+	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(u)
 	if err != nil {
 		t.Fatal(err)

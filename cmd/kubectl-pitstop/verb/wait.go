@@ -81,7 +81,7 @@ func (c *cli) gaveUp(ctx context.Context, cl *cluster, u *v1alpha1.InPlaceUpdate
 }
 
 func (c *cli) warnOfDeadAgent(ctx context.Context, cl *cluster, u *v1alpha1.InPlaceUpdate) {
-	lease, unknown := cl.lease(ctx, u.Spec.NodeName)
+	lease, unknown := cl.lease(ctx, v1alpha1.AgentLeaseName(u.Spec.NodeName))
 	if !unknown && diagnose.AgentOf(lease, c.Clock.Now()).State == diagnose.AgentDead {
 		text, _ := diagnose.Explain(v1alpha1.WaitingAgent)
 		fmt.Fprintf(c.Streams.ErrOut, "warning: node %s has no live agent, so the order waits; it goes on when %s\n", u.Spec.NodeName, text.Way)

@@ -129,12 +129,15 @@ func (b *bench) agent(ctx context.Context) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("no agent on %s", b.far.Name)
 }
 
-func agentProcess(pod *corev1.Pod) (proc.Process, error) {
+func agentProcess(pod *corev1.Pod) (proc.Process, error) { return processOf(pod, "pitstop-agent") }
+
+// processOf is the process of that name in the Pod's only container.
+func processOf(pod *corev1.Pod, name string) (proc.Process, error) {
 	if len(pod.Status.ContainerStatuses) != 1 {
-		return proc.Process{}, fmt.Errorf("agent %s has no container", pod.Name)
+		return proc.Process{}, fmt.Errorf("pod %s has no container", pod.Name)
 	}
 	_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-	return proc.Of("/proc", id, "pitstop-agent")
+	return proc.Of("/proc", id, name)
 }
 
 // startOf returns when the runtime started the agent's container for the second time.

@@ -79,6 +79,9 @@ func quantities() []quantity {
 		{"resume", 14 * time.Second, (*bench).remoteSpec, (*bench).resume},
 		{"stream", 90 * time.Second, nil, (*bench).stream},
 		{"memory", 150 * time.Second, nil, (*bench).memory},
+		{"planning", 5 * time.Second, nil, (*bench).planning},
+		{"rollout", 3 * time.Minute, nil, (*bench).rollout},
+		{"coordinator", 6 * time.Minute, nil, (*bench).coordinatorMemory},
 	}
 }
 
@@ -108,6 +111,15 @@ const (
 	agentRSS      = "agent_rss_mib"
 	agentPeak     = "agent_rss_peak_mib"
 	apiWrites     = "api_writes_per_update"
+
+	planTime        = "plan_10k_ms"
+	planGrowth      = "plan_growth_10x"
+	unitRollout     = "rollout_unit_ms"
+	rolloutTime     = "rollout_ms"
+	rolloutRatio    = "rollout_vs_ideal"
+	rolloutWrites   = "coordinator_writes_per_pod"
+	coordinatorIdle = "coordinator_rss_idle_mib"
+	coordinatorFull = "coordinator_rss_10k_mib"
 )
 
 // NewSheet returns an empty sheet for all figures.
@@ -128,6 +140,14 @@ func NewSheet() *figure.Sheet {
 		figure.Definition{Name: agentRSS, Unit: "MiB", What: "VmRSS of the agent with 110 Pods in service on its node, after 4 updates there", Bound: figure.AtMost(40)},
 		figure.Definition{Name: agentPeak, Unit: "MiB", What: "VmHWM of the same process since its start"},
 		figure.Definition{Name: apiWrites, Unit: "writes", What: "the agent's API writes from the order to its end, events and Leases apart, from the audit log", Bound: figure.AtMost(8)},
+		figure.Definition{Name: planTime, Unit: "ms", What: "one decision over 10,000 ServingGroups x 8 Pods in mid-rollout", Bound: figure.AtMost(100)},
+		figure.Definition{Name: planGrowth, Unit: "x", What: "the same to one over 1,000 ServingGroups, medians", Bound: figure.AtMost(12)},
+		figure.Definition{Name: unitRollout, Unit: "ms", What: "rollout of one ServingGroup of 4 Pods that are ready 5 s after their binding, median of 5, from the edit to complete"},
+		figure.Definition{Name: rolloutTime, Unit: "ms", What: "the same of 200 ServingGroups with maxUnavailable 20"},
+		figure.Definition{Name: rolloutRatio, Unit: "x", What: "rollout_ms to 10 x rollout_unit_ms", Bound: figure.AtMost(1.1)},
+		figure.Definition{Name: rolloutWrites, Unit: "writes", What: "the coordinator's API writes in that rollout, events and Leases apart, by Pod"},
+		figure.Definition{Name: coordinatorIdle, Unit: "MiB", What: "VmRSS of the coordinator before the next figure", Bound: figure.AtMost(80)},
+		figure.Definition{Name: coordinatorFull, Unit: "MiB", What: "VmRSS of the coordinator after it has made 10,000 Pods in 1,250 ServingGroups", Bound: figure.AtMost(500)},
 	)
 }
 

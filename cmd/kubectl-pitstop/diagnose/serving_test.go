@@ -1,0 +1,249 @@
+package diagnose
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/pins"
+)
+
+// settled are the facts of a ModelServing of four groups at second 100, all at revision llm-old, with a
+// live coordinator.
+func settled() ServingFacts {
+	f := ServingFacts{
+		Now: at(100),
+		Serving: &v1alpha1.ModelServing{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm", UID: "ms-uid", Generation: 3},
+			Spec:       v1alpha1.ModelServingSpec{Replicas: new(int32(4)), ProgressDeadlineSeconds: new(int32(600))},
+			Status: v1alpha1.ModelServingStatus{
+				ObservedGeneration: 3, Replicas: 4, ReadyReplicas: 4, AvailableReplicas: 4, UpdatedReplicas: 4,
+				CurrentRevision: "llm-old", UpdateRevision: "llm-old",
+			},
+		},
+		Lease: &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: at(98)}}},
+	}
+	f.says(v1alpha1.ConditionAvailable, metav1.ConditionTrue, v1alpha1.AvailableEnough, "")
+	f.says(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ProgressingComplete, "")
+	f.says(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.NotBlocked, "")
+	for n := range int32(4) {
+		name := v1alpha1.ServingGroupName("llm", n)
+		sg := &v1alpha1.ServingGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, OwnerReferences: []metav1.OwnerReference{{UID: "ms-uid", Controller: new(true)}}},
+			Spec:       v1alpha1.ServingGroupSpec{Ordinal: new(n), Revision: "llm-old"},
+			Status:     v1alpha1.ServingGroupStatus{Pods: 6, ReadyPods: 6, LivePods: 6},
+		}
+		for _, role := range []string{"decode", "prefill"} {
+			sg.Spec.Instances = append(sg.Spec.Instances, v1alpha1.RoleInstance{Role: role, Ordinal: new(int32(0))})
+			sg.Status.Instances = append(sg.Status.Instances, v1alpha1.InstanceStatus{
+				Role: role, Ordinal: new(int32(0)), Phase: v1alpha1.InstanceRunning, Pods: 3, ReadyPods: 3, LivePods: 3, Ready: true,
+			})
+		}
+		f.Groups = append([]*v1alpha1.ServingGroup{sg}, f.Groups...) // in no order
+	}
+	return f
+}
+
+func (f ServingFacts) says(of string, status metav1.ConditionStatus, reason v1alpha1.ConditionReason, message string) {
+	c := metav1.Condition{Type: of, Status: status, Reason: string(reason), Message: message, LastTransitionTime: metav1.NewTime(at(40))}
+	for i, old := range f.Serving.Status.Conditions {
+		if old.Type == of {
+			f.Serving.Status.Conditions[i] = c
+			return
+		}
+	}
+	f.Serving.Status.Conditions = append(f.Serving.Status.Conditions, c)
+}
+
+func (f ServingFacts) group(n int) *v1alpha1.ServingGroup { return f.Groups[len(f.Groups)-1-n] }
+
+// open has an update of a unit reported at a stage; stage "" is not reported at all.
+func (f ServingFacts) open(n int, u v1alpha1.UnitUpdate, stage v1alpha1.UnitStage, reason v1alpha1.UnitReason) {
+	sg := f.group(n)
+	u.Previous = "llm-old"
+	sg.Spec.Updates = append(sg.Spec.Updates, u)
+	f.Serving.Status.Updating = append(f.Serving.Status.Updating, v1alpha1.LedgerEntry(sg.Name, u.Unit))
+	if stage != "" {
+		sg.Status.Updates = append(sg.Status.Updates, v1alpha1.UnitUpdateStatus{
+			Unit: u.Unit, Attempt: u.Attempt, Stage: stage, Since: metav1.NewTime(at(70)), Reason: reason, Message: "Pod llm-3-prefill-0-0",
+		})
+	}
+}
+
+// rolling is a rollout to llm-new of which group 3 is at a stage.
+func rolling(f ServingFacts, stage v1alpha1.UnitStage, reason v1alpha1.UnitReason) {
+	f.Serving.Status.UpdateRevision = "llm-new"
+	f.Serving.Status.UpdatedReplicas, f.Serving.Status.AvailableReplicas = 0, 3
+	f.says(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ProgressingRollout, "0 of 4 groups are at llm-new")
+	f.open(3, v1alpha1.UnitUpdate{Attempt: 4, Method: v1alpha1.UnitRecreate, Target: "llm-new", Permit: v1alpha1.PermitDrain}, stage, reason)
+}
+
+func down(f ServingFacts, n int, phase v1alpha1.InstancePhase) {
+	s := &f.group(n).Status.Instances[1]
+	s.Phase, s.Ready, s.ReadyPods, s.Message = phase, false, 2, "Pod llm-1-prefill-0-2 is not Ready"
+	s.DownSince = new(metav1.NewTime(at(10)))
+}
+
+func TestDiagnoseServing(t *testing.T) {
+	for name, change := range map[string]func(*ServingFacts){
+		"settled": func(*ServingFacts) {},
+		"of others": func(f *ServingFacts) {
+			f.Groups[0].OwnerReferences[0].UID = "other"
+			f.Groups[0].DeletionTimestamp = new(metav1.NewTime(at(1)))
+		},
+		"never taken up": func(f *ServingFacts) { f.Serving.Status = v1alpha1.ModelServingStatus{}; f.Groups = nil },
+		"being deleted":  func(f *ServingFacts) { f.Serving.DeletionTimestamp = new(metav1.NewTime(at(90))) },
+		"no coordinator": func(f *ServingFacts) { rolling(*f, "", ""); f.Lease = nil },
+		"coordinator gone": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitDrained, v1alpha1.UnitWaitingPermit)
+			f.Lease.Spec.RenewTime.Time = at(20)
+		},
+		"coordinator unknown":       func(f *ServingFacts) { f.Lease, f.LeaseUnknown = nil, true },
+		"spec newer than report":    func(f *ServingFacts) { f.Serving.Generation = 4 },
+		"draining":                  func(f *ServingFacts) { rolling(*f, v1alpha1.UnitDraining, v1alpha1.UnitWaitingDrain) },
+		"draining without a reason": func(f *ServingFacts) { rolling(*f, v1alpha1.UnitDraining, "") },
+		"drained":                   func(f *ServingFacts) { rolling(*f, v1alpha1.UnitDrained, v1alpha1.UnitWaitingPermit) },
+		"swapping":                  func(f *ServingFacts) { rolling(*f, v1alpha1.UnitSwapping, v1alpha1.UnitWaitingScheduling) },
+		"swapping without a reason": func(f *ServingFacts) { rolling(*f, v1alpha1.UnitSwapping, "") },
+		"swapping, deadline over": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitSwapping, v1alpha1.UnitWaitingReady)
+			f.Serving.Spec.ProgressDeadlineSeconds = new(int32(20))
+		},
+		"verified": func(f *ServingFacts) { rolling(*f, v1alpha1.UnitVerified, "") },
+		"in service": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitInService, "")
+			f.Serving.Spec.RolloutStrategy.MinReadySeconds = 60
+		},
+		"failed": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitFailed, v1alpha1.UnitWaitingReady)
+			f.says(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.BlockedFailed, "llm-3 is Failed since 15:01:10 at llm-new")
+			f.says(v1alpha1.ConditionAvailable, metav1.ConditionFalse, v1alpha1.AvailableTooFew, "2 of 4 groups are available")
+		},
+		"taken back": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitDraining, "")
+			f.group(3).Spec.Updates[0].Target = "llm-old"
+		},
+		"a later attempt": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitDraining, v1alpha1.UnitWaitingDrain)
+			f.group(3).Spec.Updates[0].Attempt = 5
+		},
+		"complete, though names differ": func(f *ServingFacts) { f.Serving.Status.UpdateRevision = "llm-new" },
+		"complete, of the spec before": func(f *ServingFacts) {
+			f.Serving.Status.UpdateRevision, f.Serving.Generation = "llm-new", 4
+		},
+		"paused": func(f *ServingFacts) { rolling(*f, v1alpha1.UnitVerified, ""); f.Serving.Spec.Paused = true },
+		"nothing started": func(f *ServingFacts) {
+			f.Serving.Status.UpdateRevision, f.Serving.Status.UpdatedReplicas = "llm-new", 0
+			f.says(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ProgressingRollout, "")
+		},
+		"partition": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitDraining, "")
+			f.Serving.Spec.RolloutStrategy.RollingUpdateConfiguration = &v1alpha1.RollingUpdateConfiguration{Partition: new(intstr.FromString("30%"))}
+		},
+		"partition reached": func(f *ServingFacts) {
+			f.Serving.Status.UpdateRevision = "llm-new"
+			f.group(3).Spec.Revision, f.group(2).Spec.Revision = "llm-new", "llm-new"
+			f.Serving.Status.UpdatedReplicas = 2
+			f.Serving.Spec.RolloutStrategy.RollingUpdateConfiguration = &v1alpha1.RollingUpdateConfiguration{Partition: new(intstr.FromInt32(2))}
+			f.says(v1alpha1.ConditionProgressing, metav1.ConditionFalse, v1alpha1.ProgressingPartition, "groups 2 to 3 are at llm-new")
+		},
+		"role by role": func(f *ServingFacts) {
+			f.Serving.Spec.RolloutStrategy.Type = v1alpha1.RoleRollingUpdate
+			f.Serving.Spec.Template.Roles = []v1alpha1.Role{
+				{Name: "decode", Partition: new(intstr.FromInt32(1))},
+				{Name: "prefill", Replicas: new(int32(1)), Partition: new(intstr.FromInt32(0))},
+			}
+			f.Serving.Status.UpdateRevision, f.Serving.Status.UpdatedReplicas = "llm-new", 0
+			f.open(3, v1alpha1.UnitUpdate{Unit: "prefill-0", Attempt: 2, Method: v1alpha1.UnitRecreate, Target: "llm-new", Permit: v1alpha1.PermitSwap}, v1alpha1.UnitSwapping, v1alpha1.UnitWaitingDeletion)
+			f.group(2).Spec.Instances[1].Revision = "llm-new"
+			down(*f, 3, v1alpha1.InstanceRunning) // in the update
+			f.says(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ProgressingRollout, "")
+		},
+		"a role that stays the same": func(f *ServingFacts) {
+			f.Serving.Spec.RolloutStrategy.Type = v1alpha1.RoleRollingUpdate
+			f.Serving.Status.UpdateRevision, f.Serving.Status.UpdatedReplicas = "llm-new", 0
+			f.Pins = pins.Pins{"ns/llm-old": {"decode": "a", "prefill": "b"}, "ns/llm-new": {"decode": "a", "prefill": "c"}}
+			f.says(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ProgressingRollout, "")
+		},
+		"groups that stay the same": func(f *ServingFacts) {
+			f.Serving.Status.UpdateRevision = "llm-new"
+			f.Pins = pins.Pins{"ns/llm-old": {"decode": "a"}, "ns/llm-new": {"decode": "a"}}
+			f.says(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ProgressingReady, "")
+		},
+		"removed and leaving": func(f *ServingFacts) {
+			f.open(3, v1alpha1.UnitUpdate{Attempt: 1, Method: v1alpha1.UnitRemove, Permit: v1alpha1.PermitDrain}, v1alpha1.UnitDraining, v1alpha1.UnitWaitingDrain)
+			f.group(2).DeletionTimestamp = new(metav1.NewTime(at(85)))
+			down(*f, 2, v1alpha1.InstanceRunning) // goes anyway
+			f.says(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ProgressingScale, "")
+		},
+		"instances down": func(f *ServingFacts) {
+			down(*f, 0, v1alpha1.InstanceRunning)
+			down(*f, 1, v1alpha1.InstanceRecreating)
+			down(*f, 2, v1alpha1.InstanceCreating)
+			down(*f, 3, v1alpha1.InstanceRemoving)
+		},
+		"booked": func(f *ServingFacts) { f.Serving.Status.Updating = []string{"llm-2", "llm-1/decode-0"} },
+		"group blocked": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitSwapping, v1alpha1.UnitWaitingReady)
+			f.group(3).Status.Conditions = []metav1.Condition{{
+				Type: v1alpha1.ConditionBlocked, Status: metav1.ConditionTrue, Reason: string(v1alpha1.BlockedCreate),
+				Message: "exceeded quota: gpus", LastTransitionTime: metav1.NewTime(at(75)),
+			}}
+		},
+		"words of a later version": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitDraining, "SomethingNew")
+			f.open(2, v1alpha1.UnitUpdate{Attempt: 1, Method: v1alpha1.UnitRecreate, Target: "llm-new", Permit: v1alpha1.PermitDrain}, "Polishing", "")
+			f.says(v1alpha1.ConditionBlocked, metav1.ConditionUnknown, "NewWord", "never heard of")
+		},
+		"many groups": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitDraining, "")
+			for n := range int32(8) {
+				more := f.group(0).DeepCopy()
+				more.Name, more.Spec.Ordinal = v1alpha1.ServingGroupName("llm", 4+n), new(4+n)
+				f.Groups = append(f.Groups, more)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled()
+			change(&f)
+			golden(t, "serving "+name, Serving(f).Text())
+		})
+	}
+}
+
+// The JSON form is a contract: scripts read it.
+func TestServingDiagnosisAsJSON(t *testing.T) {
+	f := settled()
+	rolling(f, v1alpha1.UnitSwapping, v1alpha1.UnitWaitingScheduling)
+	f.Serving.Spec.RolloutStrategy.RollingUpdateConfiguration = &v1alpha1.RollingUpdateConfiguration{Partition: new(intstr.FromInt32(1))}
+	data, err := json.MarshalIndent(Serving(f), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "serving as JSON", string(data)+"\n")
+}
+
+// Whatever stage and reason an update reports, the answer says what is waited for and what ends it.
+func TestEveryStageIsExplained(t *testing.T) {
+	stages := append(words[v1alpha1.UnitStage](t, "UnitStage", 6), "")
+	reasons := append(words[v1alpha1.UnitReason](t, "UnitReason", 5), "")
+	for _, stage := range stages {
+		for _, reason := range reasons {
+			f := settled()
+			rolling(f, stage, reason)
+			d := Serving(f)
+			if len(d.Waits) != 1 || d.Waits[0].Why == "" || d.Waits[0].Way == "" || strings.Contains(d.Text(), "does not know") {
+				t.Errorf("%s %s: %+v", stage, reason, d.Waits)
+			}
+			if stage != "" && !d.Waits[0].Since.Equal(new(metav1.NewTime(at(70)))) {
+				t.Errorf("%s %s: since %v", stage, reason, d.Waits[0].Since)
+			}
+		}
+	}
+}

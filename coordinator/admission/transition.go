@@ -1,0 +1,34 @@
+package admission
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// transitionErrors judges the step from what is stored to what is asked for.
+//
+// A unit in update is either a group or an instance of one. If the type changed in the middle, an
+// instance and its group could be taken out of service at one time, each within its own budget. The
+// ledger is written with the object's resourceVersion, so no unit can be entered unseen meanwhile.
+func transitionErrors(old, updated *v1alpha1.ModelServing) field.ErrorList {
+	before, after := old.Spec.RolloutStrategy.Type, updated.Spec.RolloutStrategy.Type
+	if before == after || len(old.Status.Updating) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(strategyPath().Child("type"), fmt.Sprintf(
+		"%s cannot become %s while units are in update (%s): set spec.paused, wait until status.updating is empty, then change the type",
+		before, after, some(old.Status.Updating)))}
+}
+
+// some names the first few.
+func some(names []string) string {
+	const enough = 3
+	if len(names) <= enough {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:enough], ", "), len(names)-enough)
+}

@@ -1,0 +1,109 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// Decide returns what follows from a snapshot. What is on its way out goes or comes back first, then
+// open updates move on, then the budget that is left is spent.
+func Decide(s Snapshot) Plan {
+	w := observe(&s)
+	w.scaleGroups()
+	w.scaleInstances()
+	w.findFailed()
+	w.advance()
+	w.rollOut()
+	w.settle()
+	p := Plan{Actions: w.actions(), Report: w.report()}
+	if !w.next.IsZero() {
+		p.Recheck = w.next.Sub(w.Now)
+	}
+	return p
+}
+
+// rollOut starts updates. A unit that failed at the target stops it.
+func (w *world) rollOut() {
+	switch {
+	case w.failed != nil || w.Serving.Paused:
+	case w.byRole():
+		w.rollInstances()
+	default:
+		for _, u := range w.pool.starts() {
+			w.start(u)
+		}
+	}
+}
+
+// actions puts what was decided in order: what frees units, what goes on, the ledger, what it
+// covers, and last what a taken name could stop. Updates begin after the removals that make room for
+// them.
+func (w *world) actions() []Action {
+	var free, removals, starts, deletes []Action
+	var book []string
+	for _, g := range w.groups {
+		book = append(book, g.entries...)
+		switch {
+		case g.remove:
+			deletes = append(deletes, g.action(Delete))
+		case g.starts:
+			starts = append(starts, g.action(Write))
+		case len(g.entries) > 0:
+			removals = append(removals, g.action(Write))
+		case g.changed:
+			free = append(free, g.action(Write))
+		}
+	}
+	var actions []Action
+	if strike := w.strikes(); len(strike) > 0 {
+		actions = append(actions, Action{Kind: Strike, Entries: strike})
+	}
+	actions = append(actions, free...)
+	if len(book) > 0 {
+		actions = append(actions, Action{Kind: Book, Entries: book})
+	}
+	return slices.Concat(actions, removals, starts, deletes, w.creates)
+}
+
+// action is the write or the deletion of the group.
+func (g *group) action(kind ActionKind) Action {
+	a := Action{Kind: kind, Group: g.Name, UID: g.UID, ResourceVersion: g.ResourceVersion}
+	if kind == Delete {
+		a.Event, a.Message = v1alpha1.EventScaled, "deleting ServingGroup "+g.Name
+		return a
+	}
+	a.Spec = g.draft
+	texts := make([]string, 0, len(g.notes))
+	for _, n := range g.notes {
+		a.Event = n.event
+		texts = append(texts, n.text)
+	}
+	a.Message = strings.Join(texts, "; ")
+	return a
+}
+
+// strikes returns the entries of the ledger that no open update stands behind.
+func (w *world) strikes() []string {
+	open := make(map[string]bool, len(w.Ledger))
+	for _, g := range w.groups {
+		if w.booked[g.Name] == nil {
+			continue
+		}
+		open[g.Name] = g.whole.leaving
+		for _, u := range g.units() {
+			open[u.name()] = open[u.name()] || u.open != nil
+		}
+		for i := range g.Spec.Updates {
+			open[v1alpha1.LedgerEntry(g.Name, g.Spec.Updates[i].Unit)] = true
+		}
+	}
+	var strike []string
+	for _, e := range w.Ledger {
+		if !open[e] {
+			strike = append(strike, e)
+		}
+	}
+	return strike
+}

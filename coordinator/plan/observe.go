@@ -1,0 +1,238 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+func (w *world) newGroup(read *Group) *group {
+	g := &group{
+		Group: read, draft: read.Spec,
+		layout:  w.Layouts[read.Spec.Revision],
+		settled: read.Status.ObservedGeneration == read.Generation,
+	}
+	g.whole = &unit{group: g, ordinal: ptr.Deref(read.Spec.Ordinal, 0), pin: read.Spec.Revision, leaving: read.Deleting}
+	g.whole.protected = !w.byRole() && g.whole.ordinal < w.Serving.Partition
+	w.openOf(g.whole)
+	w.instancesOf(g)
+	g.whole.known = w.groupKnown(g)
+	g.whole.atTarget = w.groupAtTarget(g)
+	w.judgeGroup(g)
+	return g
+}
+
+// openOf finds the unit's update and the report on it.
+func (w *world) openOf(u *unit) {
+	g := u.group
+	if entries := w.booked[g.Name]; entries != nil {
+		u.booked = entries[u.unitName()]
+	}
+	if len(g.Spec.Updates) == 0 {
+		return
+	}
+	name := u.unitName()
+	for i := range g.Spec.Updates {
+		if g.Spec.Updates[i].Unit == name {
+			open := g.Spec.Updates[i]
+			u.open = &open
+		}
+	}
+	for i := range g.Status.Updates {
+		r := &g.Status.Updates[i]
+		if g.settled && u.open != nil && r.Unit == name && r.Attempt == u.open.Attempt {
+			u.report = r
+		}
+	}
+}
+
+// instancesOf makes a unit of each instance that is declared or still has Pods.
+func (w *world) instancesOf(g *group) {
+	g.instances = make([]unit, 0, len(g.Spec.Instances))
+	seen := make([]bool, len(g.Status.Instances))
+	cursor := 0
+	for i := range g.Spec.Instances {
+		inst := &g.Spec.Instances[i]
+		var status *v1alpha1.InstanceStatus
+		// Both lists are in one order as a rule, so that the search ends where it starts.
+		for n := range g.Status.Instances {
+			at := (cursor + n) % len(g.Status.Instances)
+			if st := &g.Status.Instances[at]; st.Role == inst.Role && *st.Ordinal == *inst.Ordinal {
+				status, cursor, seen[at] = st, at+1, true
+				break
+			}
+		}
+		g.instances = append(g.instances, w.newInstance(g, inst, status))
+	}
+	for i, known := range seen {
+		if st := &g.Status.Instances[i]; !known {
+			g.instances = append(g.instances, w.leavingInstance(g, st.Role, *st.Ordinal))
+		}
+	}
+	for i := range g.Spec.Updates {
+		role, ordinal, ok := v1alpha1.ParseUnit(g.Spec.Updates[i].Unit)
+		if ok && !slices.ContainsFunc(g.instances, func(u unit) bool { return u.role == role && u.ordinal == ordinal }) {
+			g.instances = append(g.instances, w.leavingInstance(g, role, ordinal))
+		}
+	}
+}
+
+// leavingInstance is an instance that is declared no more: it keeps its ordinal until its last Pod
+// is gone and its removal is closed.
+func (w *world) leavingInstance(g *group, role string, ordinal int32) unit {
+	u := w.newInstance(g, &v1alpha1.RoleInstance{Role: role, Ordinal: &ordinal}, nil)
+	u.leaving = true
+	return u
+}
+
+func (w *world) newInstance(g *group, inst *v1alpha1.RoleInstance, st *v1alpha1.InstanceStatus) unit {
+	u := unit{
+		group: g, role: inst.Role, ordinal: *inst.Ordinal,
+		pin: cmp.Or(inst.Revision, g.Spec.Revision),
+	}
+	layout := w.Layouts[u.pin]
+	u.known = layout.has(u.role)
+	u.atTarget = u.pin == w.Target && w.target.has(u.role) || sameRole(layout, w.target, u.role)
+	u.protected = w.byRole() && u.ordinal < w.declared[u.role].Partition
+	w.openOf(&u)
+	if st != nil {
+		w.judgeInstance(&u, st)
+	}
+	return u
+}
+
+// judgeInstance reads the status of an instance. A status that is about an older spec still tells of
+// Pods that are at today's pin.
+func (w *world) judgeInstance(u *unit, st *v1alpha1.InstanceStatus) {
+	u.cost = st.DeletionCost
+	inUpdate := u.open != nil || u.group.whole.open != nil
+	u.ready = st.Ready && !inUpdate && (u.group.settled || w.same(u, st.Revision, u.pin))
+	if u.ready {
+		u.available = w.ripe(timeOf(st.ReadySince)) && !u.booked && !u.group.whole.booked
+		return
+	}
+	u.uncertain = !inUpdate && !u.booked && !u.group.settled
+	u.since = timeOf(st.DownSince)
+	u.down = !u.since.IsZero() && u.group.settled && !inUpdate && w.passed(u.since.Add(downAfter))
+}
+
+func timeOf(t *metav1.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+func (w *world) groupKnown(g *group) bool {
+	if g.layout == nil {
+		return false
+	}
+	for i := range g.instances {
+		if u := &g.instances[i]; !u.leaving && !u.known {
+			return false
+		}
+	}
+	return true
+}
+
+// groupAtTarget reports whether the target makes of each instance what it is, and of nothing more.
+func (w *world) groupAtTarget(g *group) bool {
+	for i := range g.instances {
+		if u := &g.instances[i]; !u.leaving && !u.atTarget {
+			return false
+		}
+	}
+	for role := range w.target {
+		if !g.layout.has(role) && w.declared[role].Replicas > 0 && len(g.of(role)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// of returns the instances of a role.
+func (g *group) of(role string) []*unit {
+	var units []*unit
+	for i := range g.instances {
+		if g.instances[i].role == role {
+			units = append(units, &g.instances[i])
+		}
+	}
+	return units
+}
+
+// judgeGroup derives the group's readiness from that of its instances: every role of its layout has
+// as many ready ones as are declared. Without any Ready entry Pod in one of its roles a group
+// answers no request: it is down.
+func (w *world) judgeGroup(g *group) {
+	u := g.whole
+	u.ready = u.open == nil && !u.leaving && (g.settled && g.layout != nil || len(g.instances) > 0)
+	u.available = u.ready && !u.booked
+	g.serves = u.available
+	for role, c := range g.counts() {
+		needed := c.staying
+		if r, ok := w.declared[role]; ok {
+			needed = r.Replicas
+		}
+		u.ready = u.ready && c.ready >= needed
+		u.available = u.available && c.available >= needed
+		g.serves = g.serves && c.available >= needed-w.declared[role].MaxUnavailable
+		u.down = u.down || c.staying > 0 && c.down == c.staying
+	}
+	u.uncertain = !u.ready && u.open == nil && !u.booked && !u.leaving && !g.settled
+	for i := range g.instances {
+		u.cost += g.instances[i].cost
+		u.since = earlier(u.since, g.instances[i].since)
+	}
+	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady); u.since.IsZero() && c != nil && c.Status != metav1.ConditionTrue {
+		u.since = c.LastTransitionTime.Time
+	}
+}
+
+// earlier returns the earlier of two times, of which a zero one is unknown.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// instanceCounts counts the instances of one role.
+type instanceCounts struct{ staying, ready, available, down int32 }
+
+// counts counts the instances of each role of the group's layout; of each role that it has if the
+// layout cannot be read.
+func (g *group) counts() map[string]instanceCounts {
+	counts := make(map[string]instanceCounts, len(g.layout))
+	for role := range g.layout {
+		counts[role] = instanceCounts{}
+	}
+	for i := range g.instances {
+		u := &g.instances[i]
+		if g.layout != nil && !g.layout.has(u.role) {
+			continue
+		}
+		c := counts[u.role]
+		if u.stays() {
+			c.staying++
+			c.ready += one(u.ready)
+			c.available += one(u.available)
+			c.down += one(u.down)
+		}
+		counts[u.role] = c
+	}
+	return counts
+}
+
+func one[T ~bool](b T) int32 {
+	if b {
+		return 1
+	}
+	return 0
+}

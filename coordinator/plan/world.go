@@ -1,0 +1,120 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// A world is the snapshot as units, and what a pass makes of it.
+type world struct {
+	*Snapshot
+	declared map[string]Role
+	target   Layout
+	// booked is the ledger: by group the units in it.
+	booked map[string]map[string]bool
+	groups []*group
+	pool   pool
+	// failed is a unit that failed at the target, nil if none did.
+	failed *unit
+	// next is when the snapshot is to be judged again; zero: never.
+	next time.Time
+
+	creates []Action
+	// unresolved are the units that are not created because their revision cannot be read.
+	unresolved []unresolved
+}
+
+type unresolved struct{ unit, revision string }
+
+func observe(s *Snapshot) *world {
+	w := &world{
+		Snapshot: s,
+		declared: make(map[string]Role, len(s.Serving.Roles)),
+		target:   s.Layouts[s.Target],
+		booked:   make(map[string]map[string]bool, len(s.Ledger)),
+		groups:   make([]*group, 0, len(s.Groups)),
+	}
+	for _, r := range s.Serving.Roles {
+		w.declared[r.Name] = r
+	}
+	for _, e := range s.Ledger {
+		sg, unit, _ := strings.Cut(e, "/")
+		if w.booked[sg] == nil {
+			w.booked[sg] = map[string]bool{}
+		}
+		w.booked[sg][unit] = true
+	}
+	for i := range s.Groups {
+		w.groups = append(w.groups, w.newGroup(&s.Groups[i]))
+	}
+	slices.SortFunc(w.groups, func(a, b *group) int { return cmp.Compare(a.whole.ordinal, b.whole.ordinal) })
+	w.pool = w.groupPool()
+	return w
+}
+
+func (w *world) groupPool() pool {
+	p := pool{
+		units:    make([]*unit, 0, len(w.groups)),
+		replicas: w.Serving.Replicas, paused: w.Serving.Paused,
+	}
+	if !w.byRole() {
+		p.maxUnavailable, p.maxSurge = w.Serving.MaxUnavailable, w.Serving.MaxSurge
+	}
+	for _, g := range w.groups {
+		p.units = append(p.units, g.whole)
+	}
+	return p
+}
+
+// byRole reports whether the units of the rollout are role instances.
+func (w *world) byRole() bool { return w.Serving.Type == v1alpha1.RoleRollingUpdate }
+
+// findFailed finds a unit that failed at the target and is not on its way out.
+func (w *world) findFailed() {
+	for _, g := range w.groups {
+		if len(g.draft.Updates) == 0 || g.whole.leaving {
+			continue
+		}
+		for _, u := range g.units() {
+			if u.updating() && u.reached(v1alpha1.UnitFailed) && u.atTarget {
+				w.failed = u
+				return
+			}
+		}
+	}
+}
+
+// want is the revision that a unit is to have.
+func (w *world) want(u *unit) string {
+	gone := u.role != "" && !w.target.has(u.role)
+	if u.protected || gone {
+		return u.pin
+	}
+	return w.Target
+}
+
+// current is the revision at which protected units are rebuilt.
+func (w *world) current() string { return cmp.Or(w.Current, w.Target) }
+
+// ripe reports whether what is ready since then is available, and looks again when it will be.
+func (w *world) ripe(since time.Time) bool {
+	if w.Serving.MinReady == 0 {
+		return true
+	}
+	return !since.IsZero() && w.passed(since.Add(w.Serving.MinReady))
+}
+
+// passed reports whether it is t or later; if not, the snapshot is judged again at t.
+func (w *world) passed(t time.Time) bool {
+	if !w.Now.Before(t) {
+		return true
+	}
+	if w.next.IsZero() || t.Before(w.next) {
+		w.next = t
+	}
+	return false
+}

@@ -1,0 +1,176 @@
+package modelserving
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/plan"
+)
+
+// errStale reports that a pass rests on an outdated view: something that it decided on has changed.
+var errStale = errors.New("view is outdated")
+
+// stale says whether an error means no more than that the next pass will see it right.
+func stale(err error) bool { return errors.Is(err, errStale) || apierrors.IsConflict(err) }
+
+// act takes the actions in their order and ends at the first that fails. What the API server refuses
+// to create does not count as failed: it is reported, and the rest goes on without it.
+func (p *pass) act(ctx context.Context, actions []plan.Action) error {
+	log := logr.FromContextOrDiscard(ctx).WithValues("modelserving", p.ms.Namespace+"/"+p.ms.Name)
+	for _, a := range actions {
+		done, err := p.take(ctx, a)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", strings.ToLower(string(a.Kind)), about(a), err)
+		}
+		if !done {
+			continue
+		}
+		log.V(1).Info("acted", "action", a.Kind, "unit", about(a), "cause", a.Message)
+		if a.Event != "" {
+			p.event(a.Event, a.Message)
+		}
+	}
+	p.acted = true
+	return nil
+}
+
+func about(a plan.Action) string {
+	if a.Group != "" {
+		return a.Group
+	}
+	return strings.Join(a.Entries, ", ")
+}
+
+// take reports whether the action changed anything.
+func (p *pass) take(ctx context.Context, a plan.Action) (bool, error) {
+	switch a.Kind {
+	case plan.Book:
+		return p.book(ctx, a.Entries)
+	case plan.Strike:
+		return p.strike(ctx, a.Entries)
+	case plan.Create:
+		return p.create(ctx, a)
+	case plan.Write:
+		return p.write(ctx, a)
+	case plan.Delete:
+		return p.delete(ctx, a)
+	}
+	return false, fmt.Errorf("no such action: %q", a.Kind)
+}
+
+// book enters units into the ledger. That it carries the resourceVersion is what makes the ledger
+// one that nobody overdraws: whoever has not seen the last entry fails. It is written even if all of
+// them are in the ledger already, as the answer proves that what was read is what there is.
+func (p *pass) book(ctx context.Context, entries []string) (bool, error) {
+	ms := p.ms.DeepCopy()
+	ms.Status.Updating = append(ms.Status.Updating, entries...)
+	slices.Sort(ms.Status.Updating)
+	ms.Status.Updating = slices.Compact(ms.Status.Updating)
+	return true, p.replaceStatus(ctx, ms)
+}
+
+// strike takes from the ledger the units whose update is seen closed by a live read.
+func (p *pass) strike(ctx context.Context, entries []string) (bool, error) {
+	closed := map[string]bool{}
+	for _, entry := range entries {
+		ok, err := p.closed(ctx, entry)
+		if err != nil {
+			return false, err
+		}
+		closed[entry] = ok
+	}
+	ms := p.ms.DeepCopy()
+	ms.Status.Updating = slices.DeleteFunc(ms.Status.Updating, func(e string) bool { return closed[e] })
+	return p.writeStatus(ctx, ms)
+}
+
+// closed reads a unit's ServingGroup live. A unit is closed if it is in no update and its group is
+// not on its way out, or is gone.
+func (p *pass) closed(ctx context.Context, entry string) (bool, error) {
+	name, unit, _ := strings.Cut(entry, "/")
+	var sg v1alpha1.ServingGroup
+	err := p.Live.Get(ctx, client.ObjectKey{Namespace: p.ms.Namespace, Name: name}, &sg)
+	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(&sg, p.ms) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if !sg.DeletionTimestamp.IsZero() || slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == unit }) {
+		return false, nil
+	}
+	return true, p.fence(ctx, &sg)
+}
+
+// fence leaves a mark on a ServingGroup, so that the write with which a former leader, which died
+// or slept after it had booked the unit, would yet open its update meets a later version. The mark
+// is the version that it replaces, which no mark was before.
+func (p *pass) fence(ctx context.Context, sg *v1alpha1.ServingGroup) error {
+	if _, done := p.fenced[sg.Name]; done {
+		return nil
+	}
+	before := sg.ResourceVersion
+	metav1.SetMetaDataAnnotation(&sg.ObjectMeta, v1alpha1.LedgerMark, before)
+	if err := p.Client.Update(ctx, sg); err != nil {
+		return gone(err)
+	}
+	p.fenced[sg.Name] = version{before: before, after: sg.ResourceVersion}
+	return nil
+}
+
+// A version is that of a ServingGroup before and after a fence: to the plan they are the same.
+type version struct{ before, after string }
+
+// bound is the version that a write to a group, decided on the version read, is to carry.
+func (p *pass) bound(group, read string) string {
+	if v := p.fenced[group]; v.before == read && v.after != "" {
+		return v.after
+	}
+	return read
+}
+
+// write replaces the spec of a ServingGroup.
+func (p *pass) write(ctx context.Context, a plan.Action) (bool, error) {
+	read := p.groups[a.Group]
+	if read == nil || read.UID != a.UID {
+		return false, errStale
+	}
+	sg := read.DeepCopy()
+	if v, ok := p.fenced[a.Group]; ok {
+		metav1.SetMetaDataAnnotation(&sg.ObjectMeta, v1alpha1.LedgerMark, v.before)
+	}
+	sg.ResourceVersion, sg.Spec = p.bound(a.Group, a.ResourceVersion), *a.Spec.DeepCopy()
+	if sg.DeletionTimestamp.IsZero() {
+		controllerutil.AddFinalizer(sg, v1alpha1.FinalizerOrdinal) // in case somebody took it away
+	}
+	if err := p.Client.Update(ctx, sg); err != nil {
+		return false, gone(err)
+	}
+	return true, nil
+}
+
+// gone turns "not found" on an update into what it means: the view was outdated.
+func gone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return errStale
+	}
+	return err
+}
+
+// delete deletes a ServingGroup; its finalizer keeps it until the last Pod is gone.
+func (p *pass) delete(ctx context.Context, a plan.Action) (bool, error) {
+	sg := &v1alpha1.ServingGroup{ObjectMeta: metav1.ObjectMeta{Namespace: p.ms.Namespace, Name: a.Group}}
+	version := p.bound(a.Group, a.ResourceVersion)
+	err := p.Client.Delete(ctx, sg, client.Preconditions{UID: &a.UID, ResourceVersion: &version})
+	return err == nil, client.IgnoreNotFound(err)
+}

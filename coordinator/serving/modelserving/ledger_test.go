@@ -1,0 +1,118 @@
+package modelserving_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/plan"
+)
+
+// The caches show all units closed. Only what a live read confirms leaves the ledger.
+func TestStrikeReadsLive(t *testing.T) {
+	entry := "ms-0"
+	instance := "ms-0/prefill-0"
+	for name, tt := range map[string]struct {
+		entry  string
+		change func(w *world)
+		stays  bool
+	}{
+		"closed":           {entry, func(*world) {}, false},
+		"closed, instance": {instance, func(*world) {}, false},
+		"open": {entry, func(w *world) {
+			change(w, "ms-0", func(sg *v1alpha1.ServingGroup) { sg.Spec.Updates = []v1alpha1.UnitUpdate{{Unit: "", Attempt: 1}} })
+		}, true},
+		"open, instance": {instance, func(w *world) {
+			change(w, "ms-0", func(sg *v1alpha1.ServingGroup) {
+				sg.Spec.Updates = []v1alpha1.UnitUpdate{{Unit: "prefill-0", Attempt: 1}}
+			})
+		}, true},
+		"another instance is open": {instance, func(w *world) {
+			change(w, "ms-0", func(sg *v1alpha1.ServingGroup) {
+				sg.Spec.Updates = []v1alpha1.UnitUpdate{{Unit: "prefill-1", Attempt: 1}}
+			})
+		}, false},
+		"the group is going": {entry, func(w *world) {
+			if err := w.api.Delete(w.t.Context(), get[v1alpha1.ServingGroup](w, "ms-0")); err != nil {
+				w.t.Fatal(err)
+			}
+		}, true},
+		"the group is gone": {entry, func(w *world) {
+			if err := w.api.Delete(w.t.Context(), get[v1alpha1.ServingGroup](w, "ms-0")); err != nil {
+				w.t.Fatal(err)
+			}
+			w.obey()
+		}, false},
+		"the name is another owner's by now": {entry, func(w *world) {
+			change(w, "ms-0", func(sg *v1alpha1.ServingGroup) {
+				sg.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Other", Name: "x", UID: "x", Controller: new(true)}}
+				sg.Spec.Updates = []v1alpha1.UnitUpdate{{Unit: "", Attempt: 1}}
+			})
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := running(t, 1)
+			change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = []string{tt.entry, "ms-9"} })
+			w.freeze()
+			tt.change(w)
+			w.decide = do(plan.Action{Kind: plan.Strike, Entries: []string{tt.entry}})
+			w.mustPass()
+			want := []string{"ms-9"}
+			if tt.stays {
+				want = []string{tt.entry, "ms-9"}
+			}
+			if diff := cmp.Diff(want, w.serving().Status.Updating); diff != "" {
+				t.Errorf("ledger (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A leader books a unit and sleeps. The next one strikes the unit, since no update is open. When the
+// first wakes, its write must not take the unit out of service, as the unit's place is free by then.
+func TestAFormerLeaderOpensNothingThatWasStruck(t *testing.T) {
+	w := running(t, 2)
+	sg := get[v1alpha1.ServingGroup](w, "ms-0")
+	w.decide = do(plan.Action{Kind: plan.Book, Entries: []string{"ms-0"}}, open(sg))
+	w.cut = 2 // the leader sleeps
+	if _, err := w.pass(); err == nil {
+		t.Fatal("the leader did not sleep")
+	}
+	w.cut = 0
+	if diff := cmp.Diff([]string{"ms-0"}, w.serving().Status.Updating); diff != "" {
+		t.Fatalf("ledger (-want +got):\n%s", diff)
+	}
+	w.decide = do(plan.Action{Kind: plan.Strike, Entries: []string{"ms-0"}})
+	w.mustPass()
+	if n := len(w.serving().Status.Updating); n > 0 {
+		t.Fatalf("%d entries", n)
+	}
+	late := sg.DeepCopy()
+	late.Spec = open(sg).Spec
+	if err := w.client.Update(t.Context(), late); err == nil {
+		t.Error("the former leader's write went through")
+	}
+}
+
+func TestAPassMayStrikeAUnitAndWriteItsGroup(t *testing.T) {
+	w := running(t, 1)
+	change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = []string{"ms-0/prefill-0", "ms-0/prefill-1"} })
+	sg := get[v1alpha1.ServingGroup](w, "ms-0")
+	w.decide = do(plan.Action{Kind: plan.Strike, Entries: []string{"ms-0/prefill-0", "ms-0/prefill-1"}}, open(sg))
+	w.mustPass()
+	now := get[v1alpha1.ServingGroup](w, "ms-0")
+	if len(now.Spec.Updates) != 1 || len(w.serving().Status.Updating) != 0 || now.Annotations[v1alpha1.LedgerMark] == "" {
+		t.Errorf("group %+v %+v, ledger %v", now.Annotations, now.Spec.Updates, w.serving().Status.Updating)
+	}
+	marks := 0
+	for _, write := range w.writes {
+		if write == "update ServingGroup ms-0" {
+			marks++
+		}
+	}
+	if marks != 2 {
+		t.Errorf("%d writes of the group, want one mark and the spec", marks)
+	}
+}

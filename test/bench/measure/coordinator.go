@@ -1,0 +1,89 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/test/bench/proc"
+	"pitstop.dev/test/cluster"
+)
+
+const (
+	manyGroups      = 1250
+	manyPodsOfGroup = 8
+	manyPods        = manyGroups * manyPodsOfGroup
+	manyLimit       = 20 * time.Minute
+)
+
+// coordinatorMemory lets the coordinator make 10,000 Pods that no scheduler takes, and looks at its
+// memory then and before.
+func (b *bench) coordinatorMemory(ctx context.Context, s *subject) (err error) {
+	idle, err := b.coordinatorRSS(ctx)
+	if err != nil {
+		return err
+	}
+	const name = "bench-memory"
+	r := rollable{name: name, groups: manyGroups, unavailable: 1}
+	ms := r.serving()
+	ms.Spec.SchedulerName = "nobody"
+	ms.Spec.Template.Roles[0].Replicas = new(int32(manyPodsOfGroup))
+	defer func() { err = errors.Join(err, b.RemoveServing(ctx, name)) }()
+	if err := b.Objects.Create(ctx, ms); err != nil {
+		return fmt.Errorf("create modelserving %s: %w", name, err)
+	}
+	if err := b.awaitPodsOf(ctx, name); err != nil {
+		return err
+	}
+	if err := b.rest(ctx, 15*time.Second); err != nil { // status and garbage collection follow
+		return err
+	}
+	full, err := b.coordinatorRSS(ctx)
+	if err != nil {
+		return err
+	}
+	return b.addAll(s, sample{coordinatorIdle, idle.NowMiB}, sample{coordinatorFull, full.NowMiB})
+}
+
+func (b *bench) awaitPodsOf(ctx context.Context, name string) error {
+	n := 0
+	err := wait.PollUntilContextTimeout(ctx, 2*time.Second, manyLimit, true, func(ctx context.Context) (bool, error) {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+		if err := b.Objects.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{v1alpha1.LabelModelServing: name}); err != nil {
+			return false, err
+		}
+		if len(list.Items)/1000 != n/1000 {
+			b.progress.note("  coordinator: %d of %d Pods", len(list.Items), manyPods)
+		}
+		n = len(list.Items)
+		return n == manyPods, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%d of %d Pods: %w", n, manyPods, err)
+	}
+	return nil
+}
+
+// coordinatorRSS is the memory of the coordinator's process.
+func (b *bench) coordinatorRSS(ctx context.Context) (proc.Memory, error) {
+	pods, err := b.Core.CoreV1().Pods(cluster.System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=coordinator"})
+	if err != nil {
+		return proc.Memory{}, fmt.Errorf("the coordinator's Pod: %w", err)
+	}
+	if len(pods.Items) != 1 {
+		return proc.Memory{}, fmt.Errorf("%d coordinators run, want 1", len(pods.Items))
+	}
+	p, err := processOf(&pods.Items[0], "pitstop-coordin") // the kernel keeps 15 letters of a name
+	if err != nil {
+		return proc.Memory{}, err
+	}
+	return p.Memory()
+}

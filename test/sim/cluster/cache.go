@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Cache is what one process has been told of one kind so far.
+type Cache struct {
+	table   *table
+	told    int
+	objects map[types.NamespacedName]client.Object
+}
+
+// newCache returns a cache that has been told the first n changes.
+func newCache(t *table, n int) *Cache {
+	c := &Cache{table: t, objects: map[types.NamespacedName]client.Object{}}
+	c.advance(n)
+	return c
+}
+
+// advance tells the cache all changes up to the n-th, and returns the objects as they are now or,
+// where they went, as they were. It never goes back.
+func (c *Cache) advance(n int) []client.Object {
+	var changed []client.Object
+	for c.told < min(n, len(c.table.log)) {
+		change := c.table.log[c.told]
+		if was, ok := c.objects[change.key]; ok && (change.object == nil || change.object.GetUID() != was.GetUID()) {
+			changed = append(changed, was)
+		}
+		if change.object != nil {
+			changed = append(changed, change.object)
+		}
+		if change.object == nil {
+			delete(c.objects, change.key)
+		} else {
+			c.objects[change.key] = change.object
+		}
+		c.told++
+	}
+	return changed
+}
+
+// asOf is the time up to which the cache knows everything.
+func (c *Cache) asOf(now time.Time) time.Time {
+	if c.told < len(c.table.log) {
+		return c.table.log[c.told].at
+	}
+	return now
+}
+
+// A Frame is one call of a reconciler, and how old what it read was.
+type Frame struct {
+	Name string
+	asOf map[string]time.Time
+	now  time.Time
+}
+
+// AsOf is a time up to which the call knew all changes of a kind: that of its oldest reading.
+func (f *Frame) AsOf(kind string) time.Time {
+	if t, ok := f.asOf[kind]; ok {
+		return t
+	}
+	return f.now
+}
+
+func (f *Frame) read(kind string, asOf time.Time) {
+	if t, ok := f.asOf[kind]; !ok || asOf.Before(t) {
+		f.asOf[kind] = asOf
+	}
+}

@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// hasGeneration: the generation of Pods says nothing that anybody here reads.
+func hasGeneration(kind string) bool {
+	return kind == ModelServing || kind == ServingGroup || kind == InPlaceUpdate
+}
+
+// resetStatus does to a new object's status what the API server does.
+func resetStatus(o client.Object) {
+	switch o := o.(type) {
+	case *v1alpha1.ModelServing:
+		o.Status = v1alpha1.ModelServingStatus{}
+	case *v1alpha1.ServingGroup:
+		o.Status = v1alpha1.ServingGroupStatus{}
+	case *v1alpha1.InPlaceUpdate:
+		o.Status = v1alpha1.InPlaceUpdateStatus{}
+	case *corev1.Pod:
+		o.Status = corev1.PodStatus{Phase: corev1.PodPending}
+	}
+}
+
+// merge returns what of given an update on the resource, or on its status, may change of old.
+func merge(verb Verb, old, given client.Object) client.Object {
+	keep := func(o client.Object) {
+		o.SetUID(old.GetUID())
+		o.SetCreationTimestamp(old.GetCreationTimestamp())
+		o.SetDeletionTimestamp(old.GetDeletionTimestamp())
+		o.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	}
+	if verb == UpdateStatus {
+		o := clone(old)
+		part(o, "Status").Set(part(given, "Status"))
+		if _, ok := o.(*corev1.Pod); ok {
+			o.SetLabels(given.GetLabels())
+			o.SetAnnotations(given.GetAnnotations())
+		}
+		return o
+	}
+	keep(given)
+	if status := part(given, "Status"); status.IsValid() {
+		status.Set(part(clone(old), "Status"))
+	}
+	return given
+}
+
+func part(o client.Object, name string) reflect.Value {
+	return reflect.ValueOf(o).Elem().FieldByName(name)
+}
+
+func sameSpec(a, b client.Object) bool {
+	return equality.Semantic.DeepEqual(part(a, "Spec").Interface(), part(b, "Spec").Interface())
+}
+
+// copyInto makes target equal to the stored object; they share nothing.
+func copyInto(stored, target client.Object) {
+	reflect.ValueOf(target).Elem().Set(reflect.ValueOf(stored.DeepCopyObject()).Elem())
+}
+
+// round cuts times to whole seconds, as their form in JSON does: who compares what it computed
+// with what it reads back must see the difference.
+func round(o client.Object) {
+	switch o := o.(type) {
+	case *v1alpha1.ModelServing:
+		roundConditions(o.Status.Conditions)
+	case *v1alpha1.ServingGroup:
+		roundConditions(o.Status.Conditions)
+		for i := range o.Status.Instances {
+			roundTime(o.Status.Instances[i].ReadySince)
+			roundTime(o.Status.Instances[i].DownSince)
+		}
+		for i := range o.Status.Updates {
+			roundTime(&o.Status.Updates[i].Since)
+		}
+	case *v1alpha1.InPlaceUpdate:
+		roundConditions(o.Status.Conditions)
+	case *corev1.Pod:
+		roundTime(o.Status.StartTime)
+		for i := range o.Status.Conditions {
+			roundTime(&o.Status.Conditions[i].LastTransitionTime)
+		}
+	case *corev1.Node:
+		for i := range o.Status.Conditions {
+			roundTime(&o.Status.Conditions[i].LastTransitionTime)
+		}
+	}
+}
+
+func conditionsOf(o client.Object) []metav1.Condition {
+	switch o := o.(type) {
+	case *v1alpha1.ModelServing:
+		return o.Status.Conditions
+	case *v1alpha1.ServingGroup:
+		return o.Status.Conditions
+	}
+	return nil
+}
+
+func roundConditions(conditions []metav1.Condition) {
+	for i := range conditions {
+		roundTime(&conditions[i].LastTransitionTime)
+	}
+}
+
+func roundTime(t *metav1.Time) {
+	if t != nil {
+		t.Time = t.Truncate(time.Second)
+	}
+}
+
+// controllerOf is the controller owner's UID, or empty.
+func controllerOf(o client.Object) string {
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+		return string(owner.UID)
+	}
+	return ""
+}
+
+// String tells of the write in a few words.
+func (w Write) String() string {
+	return fmt.Sprintf("%s %s %s", w.Verb, w.Kind, w.Key.Name)
+}

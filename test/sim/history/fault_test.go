@@ -1,0 +1,307 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/plan"
+	"pitstop.dev/test/sim/cluster"
+)
+
+// enough is how many histories may pass before a planted fault has shown.
+const enough = 200
+
+// A fault is a coordinator with one thing wrong, and words of the rules that show it.
+type fault struct {
+	build Build
+	rules []string
+}
+
+func faults() map[string]fault {
+	return map[string]fault{
+		"a budget that is one too high": {
+			snapshots(func(s *plan.Snapshot) { s.Serving.MaxUnavailable++ }),
+			[]string{"available >=", "units in update"},
+		},
+		"a surge that is one too high": {
+			snapshots(func(s *plan.Snapshot) { s.Serving.MaxSurge++ }),
+			[]string{"live <="},
+		},
+		"a partition that counts the groups that there are, not their ordinals": {
+			snapshots(indexForOrdinal), []string{"partition", "ends as declared"},
+		},
+		"a partition that is forgotten": {
+			snapshots(func(s *plan.Snapshot) { s.Serving.Partition = 0 }), []string{"partition"},
+		},
+		"a ledger that is not written": {
+			plans(func(p *plan.Plan) { dropActions(p, plan.Book) }), []string{"the ledger"},
+		},
+		"an own write that is read too late: the ledger is taken for empty": {
+			snapshots(func(s *plan.Snapshot) { s.Ledger = nil }),
+			[]string{"units in update", "available >=", "the ledger", "ends as declared", "nothing is written"},
+		},
+		"a unit that is struck out before its update is closed": {
+			tampered(serving, tamper{live: openUpdatesHidden}), []string{"the ledger", "a permit answers"},
+		},
+		"a pin that is written after its Pods": {
+			tampered(serving, tamper{update: swapWithoutPin}), []string{"the pin changes"},
+		},
+		"Pods that are replaced before their pin is written": {
+			tampered(group, tamper{get: swapForDrain, live: swapForDrain}), []string{"Pods are at", "a Pod is deleted", "is drained"},
+		},
+		"a former leader that writes over what is newer": {
+			tampered(serving, tamper{update: withoutVersion}), []string{"the ledger", "a permit", "the pin", "nothing panics", "available", "units", "Pods are", "a Pod", "partition", "live"},
+		},
+		"deletions that are not bound to a UID": {
+			tampered(group, tamper{remove: withoutUID}), []string{"a Pod is deleted", "nothing of another owner"},
+		},
+		"Pods that are not held while their unit is in update": {
+			tampered(group, tamper{create: withoutHold}), []string{"is held"},
+		},
+		"agents that are taken for dead": {
+			tampered(group, tamper{get: noLease, live: noLease}), []string{"drained before", "the coordinator opens"},
+		},
+		"a revision that is not stored before it is referred to": {
+			tampered(serving, tamper{create: noRevision}), []string{"a revision is stored"},
+		},
+		"recovery without a live look": {
+			mixed(group, cacheForLive), []string{"a Pod is deleted", "no unit serves", "Pods are at", "a history ends", "a permit", "the ledger"},
+		},
+	}
+}
+
+func TestEveryPlantedFaultShows(t *testing.T) {
+	scheme, err := cluster.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range faults() {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(enough) {
+				r, err := Run(t.Context(), Options{Seed: 1000 + seed, Build: f.build, Scheme: scheme})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, v := range r.Violations {
+					if named(v.Rule, f.rules) {
+						t.Logf("history %d: %s: %s", seed+1, v.Rule, v.Text)
+						return
+					}
+					t.Logf("history %d shows something else: %s: %s", seed+1, v.Rule, v.Text)
+				}
+			}
+			t.Errorf("%d histories and none shows it", enough)
+		})
+	}
+}
+
+func named(rule string, words []string) bool {
+	for _, w := range words {
+		if strings.Contains(rule, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// snapshots is the coordinator with a planner that is told something else.
+func snapshots(change func(*plan.Snapshot)) Build {
+	return Planned(func(s plan.Snapshot) plan.Plan {
+		change(&s)
+		return plan.Decide(s)
+	})
+}
+
+// plans is the coordinator with a planner that says something else.
+func plans(change func(*plan.Plan)) Build {
+	return Planned(func(s plan.Snapshot) plan.Plan {
+		p := plan.Decide(s)
+		change(&p)
+		return p
+	})
+}
+
+func dropActions(p *plan.Plan, kind plan.ActionKind) {
+	var kept []plan.Action
+	for _, a := range p.Actions {
+		if a.Kind != kind {
+			kept = append(kept, a)
+		}
+	}
+	p.Actions = kept
+}
+
+// indexForOrdinal protects the first groups that there are.
+func indexForOrdinal(s *plan.Snapshot) {
+	if n := int(s.Serving.Partition); n > 0 && n < len(s.Groups) {
+		s.Serving.Partition = *s.Groups[n].Spec.Ordinal
+	}
+}
+
+// tamper comes between the coordinator and its client. Every field may be nil.
+type tamper struct {
+	get    func(client.Object) // after a cached reading
+	live   func(client.Object) // after a live reading
+	create func(client.Object) (goOn bool)
+	update func(live client.Reader, o client.Object)
+	remove func([]client.DeleteOption) []client.DeleteOption
+}
+
+// tampered is the coordinator with one of its controllers on a client that is tampered with.
+func tampered(who controller, t tamper) Build {
+	return mixed(who, func(d Deps) Deps {
+		d.Client = tamperedClient{Client: d.Client, live: d.Live, tamper: t}
+		d.Live = tamperedReader{Reader: d.Live, tamper: t}
+		return d
+	})
+}
+
+// mixed is the coordinator with one of its controllers on something else.
+func mixed(who controller, change func(Deps) Deps) Build {
+	return func(d Deps) (Reconcilers, error) {
+		all, err := Real(d)
+		if err != nil {
+			return Reconcilers{}, err
+		}
+		other, err := Real(change(d))
+		if who == serving {
+			all.ModelServing = other.ModelServing
+		} else {
+			all.ServingGroup = other.ServingGroup
+		}
+		return all, err
+	}
+}
+
+type tamperedReader struct {
+	client.Reader
+	tamper tamper
+}
+
+func (r tamperedReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := r.Reader.Get(ctx, key, o, opts...)
+	return after(err, r.tamper.live, o)
+}
+
+type tamperedClient struct {
+	client.Client
+	live   client.Reader
+	tamper tamper
+}
+
+func (c tamperedClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := c.Client.Get(ctx, key, o, opts...)
+	return after(err, c.tamper.get, o)
+}
+
+func (c tamperedClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if c.tamper.create != nil && !c.tamper.create(o) {
+		return nil
+	}
+	return c.Client.Create(ctx, o, opts...)
+}
+
+func (c tamperedClient) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	if c.tamper.update != nil {
+		c.tamper.update(c.live, o)
+	}
+	return c.Client.Update(ctx, o, opts...)
+}
+
+func (c tamperedClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	if c.tamper.remove != nil {
+		opts = c.tamper.remove(opts)
+	}
+	return c.Client.Delete(ctx, o, opts...)
+}
+
+// errHidden stands for an object that the fault does not let through.
+var errHidden = errors.New("hidden")
+
+func after(err error, f func(client.Object), o client.Object) (out error) {
+	if err != nil || f == nil {
+		return err
+	}
+	defer func() {
+		if r := recover(); r == any(errHidden) {
+			out = apierrors.NewNotFound(coordinationv1.Resource("leases"), o.GetName())
+		} else if r != nil {
+			panic(r)
+		}
+	}()
+	f(o)
+	return nil
+}
+
+func noLease(o client.Object) {
+	if _, ok := o.(*coordinationv1.Lease); ok {
+		panic(errHidden)
+	}
+}
+
+func openUpdatesHidden(o client.Object) {
+	if g, ok := o.(*v1alpha1.ServingGroup); ok {
+		g.Spec.Updates = nil
+	}
+}
+
+// swapForDrain goes ahead of the permit.
+func swapForDrain(o client.Object) {
+	if g, ok := o.(*v1alpha1.ServingGroup); ok {
+		for i := range g.Spec.Updates {
+			if u := &g.Spec.Updates[i]; u.Unit == "" && u.Target != "" && u.Permit == v1alpha1.PermitDrain {
+				u.Permit, g.Spec.Revision = v1alpha1.PermitSwap, u.Target
+			}
+		}
+	}
+}
+
+func swapWithoutPin(_ client.Reader, o client.Object) {
+	if g, ok := o.(*v1alpha1.ServingGroup); ok {
+		for _, u := range g.Spec.Updates {
+			if u.Unit == "" && u.Permit.Allows(v1alpha1.PermitSwap) && u.Previous != "" {
+				g.Spec.Revision = u.Previous
+			}
+		}
+	}
+}
+
+func withoutVersion(live client.Reader, o client.Object) {
+	g, ok := o.(*v1alpha1.ServingGroup)
+	if !ok {
+		return
+	}
+	var now v1alpha1.ServingGroup
+	if err := live.Get(context.Background(), client.ObjectKeyFromObject(g), &now); err == nil && now.UID == g.UID {
+		g.ResourceVersion = now.ResourceVersion
+	}
+}
+
+func withoutUID([]client.DeleteOption) []client.DeleteOption { return nil }
+
+func withoutHold(o client.Object) bool {
+	if pod, ok := o.(*corev1.Pod); ok {
+		delete(pod.Annotations, v1alpha1.HoldUnit)
+	}
+	return true
+}
+
+func noRevision(o client.Object) bool {
+	_, is := o.(*appsv1.ControllerRevision)
+	return !is
+}
+
+// cacheForLive has the ServingGroup controller take its cache for what is.
+func cacheForLive(d Deps) Deps {
+	d.Live = d.Client
+	return d
+}

@@ -1,0 +1,293 @@
+package world
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/test/sim/cluster"
+)
+
+// A deed is something that the user or fate does.
+type deed struct {
+	name   string
+	weight int
+	do     func(*World)
+}
+
+func deeds() []deed {
+	return []deed{
+		{"image", 16, func(w *World) {
+			w.edit("gives a new image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, imageGood) })
+		}},
+		{"bad image", 5, func(w *World) {
+			w.edit("gives a bad image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, pick(w.Loop, imageStuck, imageCrash)) })
+		}},
+		{"scale", 9, func(w *World) {
+			w.edit("scales", func(s *v1alpha1.ModelServingSpec) { s.Replicas = new(int32(w.IntN(5))) })
+		}},
+		{"scale role", 4, func(w *World) { w.edit("scales a role", w.scaleRole) }},
+		{"roles", 3, func(w *World) { w.edit("changes the roles", w.changeRoles) }},
+		{"budgets", 5, func(w *World) { w.edit("changes the budgets", w.setBudgets) }},
+		{"pause", 3, func(w *World) {
+			w.edit("pauses or resumes", func(s *v1alpha1.ModelServingSpec) { s.Paused = !s.Paused })
+		}},
+		{"strategy", 1, func(w *World) { w.edit("changes the strategy", w.changeStrategy) }},
+		{"delete Pod", 5, (*World).deletePod},
+		{"delete ServingGroup", 2, (*World).deleteGroup},
+		{"delete ModelServing", 1, (*World).deleteServing},
+		{"forge", 2, (*World).forge},
+		{"squat", 2, (*World).squat},
+		{"crash", 5, (*World).crashPod},
+		{"evict", 4, (*World).evictPod},
+		{"node", 3, (*World).loseNode},
+		{"agent", 3, (*World).loseAgent},
+		{"quota", 1, (*World).refuse},
+	}
+}
+
+// Trouble has n things happen until end, at random times.
+func (w *World) Trouble(n int, end time.Duration) {
+	all := deeds()
+	total := 0
+	for _, d := range all {
+		total += d.weight
+	}
+	for range n {
+		x := w.IntN(total)
+		i := 0
+		for x >= all[i].weight {
+			x -= all[i].weight
+			i++
+		}
+		w.After(w.Between(time.Second, end), func() { all[i].do(w) })
+	}
+}
+
+// edit changes the spec of one ModelServing.
+func (w *World) edit(why string, change func(*v1alpha1.ModelServingSpec)) {
+	all := w.Server.All(cluster.ModelServing)
+	if len(all) == 0 {
+		return
+	}
+	ms, ok := pick(w.Loop, all...).DeepCopyObject().(*v1alpha1.ModelServing)
+	if !ok {
+		return
+	}
+	w.tell("user", "%s %s", why, ms.Name)
+	change(&ms.Spec)
+	w.must(w.as("user").Update(w.ctx, ms))
+}
+
+func (w *World) setImage(s *v1alpha1.ModelServingSpec, kind string) {
+	r := &s.Template.Roles[w.IntN(len(s.Template.Roles))]
+	r.EntryTemplate.Spec.Containers[0].Image = w.newImage(kind)
+	if r.WorkerTemplate != nil && w.Chance(0.7) {
+		r.WorkerTemplate.Spec.Containers[0].Image = w.newImage(imageGood)
+	}
+}
+
+// Heal has the user take back what is bad, so that what is declared can be reached.
+func (w *World) Heal() {
+	for range w.Server.All(cluster.ModelServing) {
+		w.edit("gives good images and resumes", func(s *v1alpha1.ModelServingSpec) {
+			s.Paused = false
+			for i := range s.Template.Roles {
+				r := &s.Template.Roles[i]
+				r.EntryTemplate.Spec.Containers[0].Image = w.newImage(imageGood)
+				if r.WorkerTemplate != nil {
+					r.WorkerTemplate.Spec.Containers[0].Image = w.newImage(imageGood)
+				}
+			}
+		})
+	}
+}
+
+func (w *World) scaleRole(s *v1alpha1.ModelServingSpec) {
+	s.Template.Roles[w.IntN(len(s.Template.Roles))].Replicas = new(int32(w.IntN(3)))
+}
+
+func (w *World) changeRoles(s *v1alpha1.ModelServingSpec) {
+	roles := s.Template.Roles
+	switch {
+	case len(roles) == 1:
+		name := "router"
+		if roles[0].Name == name {
+			name = "decode"
+		}
+		s.Template.Roles = append(roles, w.role(name))
+	case w.Chance(0.5):
+		i := w.IntN(len(roles))
+		s.Template.Roles = slices.Delete(slices.Clone(roles), i, i+1)
+	default:
+		i := w.IntN(len(roles))
+		roles[i] = w.role(roles[i].Name)
+	}
+	w.setBudgets(s)
+}
+
+func (w *World) changeStrategy(s *v1alpha1.ModelServingSpec) {
+	s.RolloutStrategy.Type = ""
+	w.setBudgets(s)
+}
+
+func (w *World) deletePod() {
+	if all := w.pods(nil); len(all) > 0 {
+		w.remove1("user", pick(w.Loop, all...))
+	}
+}
+
+func (w *World) deleteGroup() {
+	if all := w.Server.All(cluster.ServingGroup); len(all) > 0 {
+		w.remove1("user", pick(w.Loop, all...))
+	}
+}
+
+// deleteServing deletes a ModelServing, and mostly makes one of the same name anew.
+func (w *World) deleteServing() {
+	all := w.Server.All(cluster.ModelServing)
+	if len(all) == 0 {
+		return
+	}
+	o := pick(w.Loop, all...)
+	w.remove1("user", o)
+	if w.Chance(0.7) {
+		w.After(w.Between(100*time.Millisecond, 20*time.Second), func() {
+			if w.Server.Stored(cluster.ModelServing, client.ObjectKeyFromObject(o)) == nil {
+				w.Declare(o.GetName())
+			}
+		})
+	}
+}
+
+func (w *World) remove1(who string, o client.Object) {
+	c, ok := o.DeepCopyObject().(client.Object)
+	if ok {
+		w.must(client.IgnoreNotFound(w.as(who).Delete(w.ctx, c)))
+	}
+}
+
+// forge makes a Pod that has all labels of a ServingGroup's Pod and is nobody's.
+func (w *World) forge() {
+	all := w.pods(nil)
+	if len(all) == 0 {
+		return
+	}
+	model := pick(w.Loop, all...)
+	pod := &corev1.Pod{Spec: *model.Spec.DeepCopy()}
+	pod.Namespace, pod.Name = Namespace, model.Name+"-forged"
+	pod.Labels, pod.Annotations = model.Labels, map[string]string{}
+	pod.Spec.NodeName = ""
+	w.create(pod)
+}
+
+// squat takes a name that a ServingGroup or its Pods may need, for a while.
+func (w *World) squat() {
+	ordinal, role := int32(w.IntN(5)), pick(w.Loop, "prefill", "decode")
+	name := v1alpha1.PodName(v1alpha1.ServingGroupName("m", ordinal), role, 0, 0)
+	var o client.Object
+	switch w.IntN(3) {
+	case 0:
+		pod := &corev1.Pod{Spec: w.template("other").Spec}
+		o = pod
+	case 1:
+		o = &corev1.Service{}
+	default:
+		group := &v1alpha1.ServingGroup{Spec: v1alpha1.ServingGroupSpec{Ordinal: &ordinal, Revision: "somebody-elses"}}
+		o, name = group, v1alpha1.ServingGroupName("m", ordinal)
+	}
+	o.SetNamespace(Namespace)
+	o.SetName(name)
+	if w.create(o) {
+		w.After(w.Between(10*time.Second, 5*time.Minute), func() { w.leave(o) })
+	}
+}
+
+// leave gives a taken name back.
+func (w *World) leave(o client.Object) {
+	kind, ok := kindOf(o)
+	if !ok {
+		return
+	}
+	if stored := w.Server.Stored(kind, client.ObjectKeyFromObject(o)); stored != nil && stored.GetUID() == o.GetUID() {
+		w.remove1("user", stored)
+	}
+}
+
+func kindOf(o client.Object) (string, bool) {
+	switch o.(type) {
+	case *corev1.Pod:
+		return cluster.Pod, true
+	case *corev1.Service:
+		return cluster.Service, true
+	case *v1alpha1.ServingGroup:
+		return cluster.ServingGroup, true
+	}
+	return "", false
+}
+
+// create reports whether the name was free.
+func (w *World) create(o client.Object) bool {
+	err := w.as("user").Create(w.ctx, o)
+	if apierrors.IsAlreadyExists(err) || apierrors.IsForbidden(err) {
+		return false
+	}
+	w.must(err)
+	return true
+}
+
+func (w *World) crashPod() {
+	if all := w.pods(nil); len(all) > 0 {
+		pod := pick(w.Loop, all...)
+		w.tell("world", "the engine of %s crashes", pod.Name)
+		w.crash(client.ObjectKeyFromObject(pod), pod.UID)
+	}
+}
+
+func (w *World) evictPod() {
+	if all := w.pods(nil); len(all) > 0 {
+		pod := pick(w.Loop, all...)
+		w.tell("world", "%s is evicted", pod.Name)
+		w.fail(client.ObjectKeyFromObject(pod), pod.UID)
+	}
+}
+
+func (w *World) loseNode() {
+	n := pick(w.Loop, w.nodes...)
+	w.nodeDown(n)
+	w.After(w.Between(10*time.Second, 15*time.Minute), func() { w.nodeUp(n) })
+}
+
+func (w *World) loseAgent() {
+	n := pick(w.Loop, w.nodes...)
+	w.agentDown(n)
+	w.After(w.Between(5*time.Second, 5*time.Minute), func() { w.agentUp(n) })
+}
+
+// refuse has the API server refuse new Pods for a while, as a quota does.
+func (w *World) refuse() {
+	w.tell("world", "the quota is used up")
+	w.Server.Admit = func(o client.Object) error {
+		if _, ok := o.(*corev1.Pod); ok {
+			return apierrors.NewForbidden(corev1.Resource("pods"), o.GetName(), errQuota)
+		}
+		return nil
+	}
+	w.After(w.Between(5*time.Second, time.Minute), func() { w.Server.Admit = nil })
+}
+
+// Squatters returns what the user made under names that are not his, by key.
+func (w *World) Squatters(kind string) []types.NamespacedName {
+	var out []types.NamespacedName
+	for _, o := range w.Server.All(kind) {
+		if len(o.GetOwnerReferences()) == 0 {
+			out = append(out, client.ObjectKeyFromObject(o))
+		}
+	}
+	return out
+}
