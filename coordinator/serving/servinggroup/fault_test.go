@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,6 +84,12 @@ func TestNeverAdopts(t *testing.T) {
 			reason, message := w.blocked()
 			if reason != string(v1alpha1.BlockedName) || !strings.Contains(message, foreign.GetName()) {
 				t.Errorf("blocked: %q %q", reason, message)
+			}
+			w.trace = nil
+			w.clock.SetTime(w.clock.Now().Add(time.Minute))
+			w.reconcile()
+			if len(w.trace) != 0 {
+				t.Errorf("what is still so was written again: %s", strings.Join(w.trace, ", "))
 			}
 			w.must(w.api.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
 			if foreign.GetResourceVersion() != before {
