@@ -111,7 +111,7 @@ func (w *world) blockedUnavailable() *Verdict {
 	if surplus := w.pool.count((*unit).stays) - w.pool.most(); t.leaving == nil {
 		waiting += max(0, surplus)
 	}
-	u := w.unready()
+	u := w.broken()
 	if waiting == 0 || t.updating > 0 || w.Serving.Paused || u == nil || !w.overdue(u.since) {
 		return nil
 	}
@@ -119,7 +119,7 @@ func (w *world) blockedUnavailable() *Verdict {
 }
 
 func (w *world) blockedUnready() *Verdict {
-	u := w.unready()
+	u := w.broken()
 	if u == nil || !w.overdue(u.since) {
 		return nil
 	}

@@ -46,6 +46,9 @@ func (m *model) judge(p Plan) error {
 	if err := m.keepsGroups(takings); err != nil {
 		return err
 	}
+	if err := m.inOrder(takings); err != nil {
+		return err
+	}
 	if err := m.keepsRoles(takings); err != nil {
 		return err
 	}
@@ -54,6 +57,9 @@ func (m *model) judge(p Plan) error {
 
 // mayTake judges one unit by itself.
 func (m *model) mayTake(t taking) error {
+	if pin := t.group.Spec.Revision; t.unit == "" && m.hidden[pin] && pin != m.target {
+		return broken("takes %s, whose revision %s cannot be read", t.group.Name, pin)
+	}
 	for _, e := range m.unitsOf(t) {
 		if pin := pinOf(&t.group.Spec, e); m.hidden[pin] && pin != m.target {
 			return broken("takes %s/%s, whose revision %s cannot be read", t.group.Name, t.unit, pin)
@@ -80,7 +86,7 @@ func (m *model) mayTake(t taking) error {
 		}
 	}
 	for role := range m.layouts[m.target] {
-		if t.unit == "" && m.digest(t.group.Spec.Revision, role) == "" {
+		if t.unit == "" && m.digest(t.group.Spec.Revision, role) == "" && m.role(role).Replicas > 0 {
 			return nil
 		}
 	}
@@ -145,6 +151,42 @@ func (m *model) keepsGroups(takings []taking) error {
 	}
 	if most := max(1, m.serving.MaxUnavailable+m.serving.MaxSurge); starts > 0 && busy > most {
 		return broken("%d groups are in update, %d may be", busy, most)
+	} else if idle := m.idle(); idle != nil && available-cost > floor && busy < most {
+		return broken("passes over %s: %d available groups, %d must stay", idle.Name, available-cost, floor)
+	}
+	return nil
+}
+
+// idle is a group that could be taken for an update and is not, the highest of them; nil if there is
+// none, or if what is reported does not tell.
+func (m *model) idle() *servingGroup {
+	var idle *servingGroup
+	for _, g := range m.groups {
+		if !g.Deleting && g.Status.ObservedGeneration != g.Generation {
+			return nil
+		}
+		busy := g.Deleting || len(g.Spec.Updates) > 0 || len(m.after[g.Name].Updates) > 0
+		booked := slices.ContainsFunc(m.ledger, func(e string) bool { sg, _, _ := cutEntry(e); return sg == g.Name })
+		if busy || booked || m.mayTake(taking{group: g, kind: v1alpha1.UnitRecreate}) != nil {
+			continue
+		}
+		if idle == nil || *g.Spec.Ordinal > *idle.Spec.Ordinal {
+			idle = g
+		}
+	}
+	return idle
+}
+
+// inOrder judges the order: no idle group has a higher ordinal than one that was taken.
+func (m *model) inOrder(takings []taking) error {
+	idle := m.idle()
+	for _, t := range takings {
+		if t.unit != "" || t.kind == v1alpha1.UnitRemove || slices.Contains(m.ledger, t.group.Name) || m.downGroup(t.group) {
+			continue
+		}
+		if idle != nil && *idle.Spec.Ordinal > *t.group.Spec.Ordinal {
+			return broken("takes %s before %s", t.group.Name, idle.Name)
+		}
 	}
 	return nil
 }
@@ -153,8 +195,8 @@ func (m *model) availableGroup(g *servingGroup) bool {
 	return !slices.Contains(m.ledger, g.Name) && m.groupHas(g, func(name string) bool { return m.availableInstance(g, name) })
 }
 
-// groupHas reports whether, in a group that is in no update as a whole, as many instances of each role
-// are as they should be.
+// groupHas reports whether, in a group that is in no update as a whole, all instances that are to stay
+// are as they should be, and as many as declared.
 func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
 	if g.Deleting || find(&g.Spec, "") != nil {
 		return false
@@ -170,10 +212,7 @@ func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
 			all++
 			ready += one(is(name))
 		}
-		if slices.ContainsFunc(m.serving.Roles, func(r Role) bool { return r.Name == role }) {
-			all = m.role(role).Replicas
-		}
-		if ready < all {
+		if ready < max(all, m.role(role).Replicas) {
 			return false
 		}
 	}

@@ -35,6 +35,9 @@ func startable(u *unit) bool {
 // victims returns the n units that are to go first, as far as that leaves enough available ones. A
 // unit of which the revision cannot be read does not go.
 func (p *pool) victims(n int32) []*unit {
+	if n <= 0 {
+		return nil
+	}
 	budget := p.budget()
 	var chosen []*unit
 	for _, u := range p.sorted(func(u *unit) bool { return u.stays() && u.known }, byRemoval) {

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/utils/ptr"
-
 	"pitstop.dev/api/v1alpha1"
 )
 
@@ -57,7 +55,7 @@ func (w *world) createInstance(g *group, r Role, ordinal int32) {
 		return
 	}
 	d := g.edit()
-	d.Instances = append(d.Instances, v1alpha1.RoleInstance{Role: r.Name, Ordinal: ptr.To(ordinal), Revision: revision})
+	d.Instances = append(d.Instances, v1alpha1.RoleInstance{Role: r.Name, Ordinal: new(ordinal), Revision: revision})
 	slices.SortFunc(d.Instances, compareInstances)
 	g.note(v1alpha1.EventScaled, fmt.Sprintf("creating %s", v1alpha1.LedgerEntry(g.Name, v1alpha1.UnitName(r.Name, ordinal))))
 }

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/utils/ptr"
-
 	"pitstop.dev/api/v1alpha1"
 )
 
@@ -44,7 +42,7 @@ func (w *world) layOut(revision string, like *group) []v1alpha1.RoleInstance {
 	var instances []v1alpha1.RoleInstance
 	for _, role := range slices.Sorted(maps.Keys(layout)) {
 		for o := range w.replicasOf(role, like) {
-			instances = append(instances, v1alpha1.RoleInstance{Role: role, Ordinal: ptr.To(o)})
+			instances = append(instances, v1alpha1.RoleInstance{Role: role, Ordinal: new(o)})
 		}
 	}
 	return instances

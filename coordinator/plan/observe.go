@@ -167,8 +167,8 @@ func (g *group) of(role string) []*unit {
 	return units
 }
 
-// judgeGroup derives the group's readiness from that of its instances: every role of its layout has
-// as many ready ones as are declared. Without any Ready entry Pod in one of its roles a group
+// judgeGroup derives the group's readiness from that of its instances: in every role of its layout all
+// that are to stay are ready, and there are as many as declared. Without any Ready entry Pod in one of its roles a group
 // answers no request: it is down.
 func (w *world) judgeGroup(g *group) {
 	u := g.whole
@@ -176,13 +176,11 @@ func (w *world) judgeGroup(g *group) {
 	u.available = u.ready && !u.booked
 	g.serves = u.available
 	for role, c := range g.counts() {
-		needed := c.staying
-		if r, ok := w.declared[role]; ok {
-			needed = r.Replicas
-		}
+		declared := w.declared[role]
+		needed := max(c.staying, declared.Replicas)
 		u.ready = u.ready && c.ready >= needed
 		u.available = u.available && c.available >= needed
-		g.serves = g.serves && c.available >= needed-w.declared[role].MaxUnavailable
+		g.serves = g.serves && c.available >= declared.Replicas-declared.MaxUnavailable
 		u.down = u.down || c.staying > 0 && c.down == c.staying
 	}
 	u.uncertain = !u.ready && u.open == nil && !u.booked && !u.leaving && !g.settled

@@ -83,24 +83,32 @@ func (w *world) enough(available, serving int32) Verdict {
 // unready returns the unit that has been without readiness for longest, or else whatever is not ready
 // beside the units of the rollout; nil if all are ready.
 func (w *world) unready() *unit {
-	longest := longestUnready(w.units())
-	if longest == nil {
-		longest = longestUnready(w.parts())
-	}
-	return longest
+	return w.longestUnready((*unit).stays)
 }
 
-func longestUnready(units iter.Seq[*unit]) *unit {
-	var longest *unit
-	for u := range units {
-		if u.ready || !u.stays() {
-			continue
+// broken is as unready, but for what is in update or booked: its stages have deadlines of their own.
+func (w *world) broken() *unit {
+	return w.longestUnready(func(u *unit) bool {
+		return u.stays() && u.open == nil && !u.booked && !u.group.crossed(u)
+	})
+}
+
+func (w *world) longestUnready(is func(*unit) bool) *unit {
+	for _, units := range []iter.Seq[*unit]{w.units(), w.parts()} {
+		var longest *unit
+		for u := range units {
+			if u.ready || !is(u) {
+				continue
+			}
+			if longest == nil || !u.since.IsZero() && (longest.since.IsZero() || u.since.Before(longest.since)) {
+				longest = u
+			}
 		}
-		if longest == nil || !u.since.IsZero() && (longest.since.IsZero() || u.since.Before(longest.since)) {
-			longest = u
+		if longest != nil {
+			return longest
 		}
 	}
-	return longest
+	return nil
 }
 
 // parts yields all groups and all their instances.

@@ -37,12 +37,13 @@ func TestReportSaysWhatIsWaitedFor(t *testing.T) {
 	}}
 	overdue := serving(3, 1, 0, 0).with("0 old ready", "1 old ready", "2 new down")
 	overdue.Serving.Deadline = downAfter
-	partly := overdue
-	partly.Groups = append([]Group(nil), overdue.Groups...)
 	unready := serving(1, 1, 0, 0).with("0 new down")
 	unready.Serving.Deadline = downAfter
 	slow := ledger(serving(1, 1, 0, 0).with("0 old creating Drain:Draining:new"), "ms-0")
 	slow.Serving.Deadline = downAfter
+	quick := ledger(serving(1, 1, 0, 0).with("0 new down Swap:Swapping:new"), "ms-0")
+	quick.Serving.Deadline = downAfter
+	quick.Groups[0].Status.Updates[0].Since = *ago(1)
 	roles := serving(1, 0, 0, 0).roles(budget(2, 0, 0, 0), "0 old ready", "1 old ready")
 	lost := serving(1, 1, 0, 1)
 	lost.Current = "lost"
@@ -52,24 +53,25 @@ func TestReportSaysWhatIsWaitedFor(t *testing.T) {
 		progressing, blocked v1alpha1.ConditionReason
 		says                 []string // parts of the messages
 	}{
-		"an update":            {ledger(serving(1, 1, 0, 0).with("0 old creating Drain:Draining:new"), "ms-0"), v1alpha1.ProgressingRollout, v1alpha1.NotBlocked, []string{"ms-0", "attempt 4", "Draining since " + since, "PodsNotReady: Pod x"}},
-		"a failure":            {ledger(serving(1, 1, 0, 0).with("0 new down Swap:Failed:new"), "ms-0"), v1alpha1.ProgressingRollout, v1alpha1.BlockedFailed, []string{"ms-0", "Failed since " + since, "comes good or the template changes"}},
-		"a slow stage":         {slow, v1alpha1.ProgressingRollout, v1alpha1.BlockedDeadline, []string{"ms-0", "Draining since " + since, "progressDeadlineSeconds"}},
-		"a removal":            {ledger(serving(1, 1, 0, 0).with("0 new ready", "1 new creating rDrain:Draining:"), "ms-1"), v1alpha1.ProgressingScale, v1alpha1.NotBlocked, []string{"ms-1 is removed", "Draining since " + since}},
-		"a creation":           {serving(2, 1, 0, 0).with("0 new ready"), v1alpha1.ProgressingScale, v1alpha1.NotBlocked, []string{"creating 1", "ms-1"}},
-		"a deletion":           {serving(2, 1, 0, 0).with("0 new ready", "1 new deleting"), v1alpha1.ProgressingScale, v1alpha1.NotBlocked, []string{"ms-1 is being deleted"}},
-		"a pause":              {paused, v1alpha1.ProgressingPaused, v1alpha1.NotBlocked, []string{"1 wait for spec.paused"}},
-		"a budget of 0":        {serving(1, 0, 0, 0).with("0 old ready"), v1alpha1.ProgressingRollout, v1alpha1.BlockedBudget, []string{"1 units wait", "both resolve to 0"}},
-		"a role's budget of 0": {roles, v1alpha1.ProgressingRollout, v1alpha1.BlockedBudget, []string{"2 units wait", "for role a"}},
-		"a spent budget":       {serving(3, 1, 0, 0).with("0 old ready", "1 old ready", "2 new down"), v1alpha1.ProgressingRollout, v1alpha1.NotBlocked, []string{"2 wait for their turn", "ms-2 is not ready since " + since}},
-		"a budget long spent":  {overdue, v1alpha1.ProgressingRollout, v1alpha1.BlockedUnavailable, []string{"2 units wait", "ms-2 is not ready since " + since, "raise maxUnavailable"}},
-		"a start":              {serving(1, 1, 0, 0).with("0 new creating"), v1alpha1.ProgressingReady, v1alpha1.NotBlocked, []string{"ms-0 is not ready since"}},
-		"a start that fails":   {unready, v1alpha1.ProgressingReady, v1alpha1.BlockedDeadline, []string{"ms-0 is not ready since " + since, "look at its Pods"}},
-		"a partition":          {serving(2, 1, 0, 1).with("0 old ready", "1 new ready"), v1alpha1.ProgressingPartition, v1alpha1.NotBlocked, []string{"1 are kept"}},
-		"the end":              {serving(1, 1, 0, 0).with("0 new ready"), v1alpha1.ProgressingComplete, v1alpha1.NotBlocked, []string{"1 of 1 units are at revision new"}},
-		"a taken name":         {taken, v1alpha1.ProgressingComplete, v1alpha1.BlockedName, []string{"ms-0 since", "another owner"}},
-		"an unreadable pin":    {serving(1, 1, 0, 0).with("0 lost ready"), v1alpha1.ProgressingReady, v1alpha1.BlockedRevision, []string{"ms-0 is neither updated nor removed", "revision lost", "restore the ControllerRevision"}},
-		"an unreadable birth":  {lost, v1alpha1.ProgressingReady, v1alpha1.BlockedRevision, []string{"ms-0 is not created", "revision lost"}},
+		"an update":                           {ledger(serving(1, 1, 0, 0).with("0 old creating Drain:Draining:new"), "ms-0"), v1alpha1.ProgressingRollout, v1alpha1.NotBlocked, []string{"ms-0", "attempt 4", "Draining since " + since, "PodsNotReady: Pod x"}},
+		"a failure":                           {ledger(serving(1, 1, 0, 0).with("0 new down Swap:Failed:new"), "ms-0"), v1alpha1.ProgressingRollout, v1alpha1.BlockedFailed, []string{"ms-0", "Failed since " + since, "comes good or the template changes"}},
+		"a slow stage":                        {slow, v1alpha1.ProgressingRollout, v1alpha1.BlockedDeadline, []string{"ms-0", "Draining since " + since, "progressDeadlineSeconds"}},
+		"an update of what was down for long": {quick, v1alpha1.ProgressingRollout, v1alpha1.NotBlocked, []string{"ms-0 goes to revision new"}},
+		"a removal":                           {ledger(serving(1, 1, 0, 0).with("0 new ready", "1 new creating rDrain:Draining:"), "ms-1"), v1alpha1.ProgressingScale, v1alpha1.NotBlocked, []string{"ms-1 is removed", "Draining since " + since}},
+		"a creation":                          {serving(2, 1, 0, 0).with("0 new ready"), v1alpha1.ProgressingScale, v1alpha1.NotBlocked, []string{"creating 1", "ms-1"}},
+		"a deletion":                          {serving(2, 1, 0, 0).with("0 new ready", "1 new deleting"), v1alpha1.ProgressingScale, v1alpha1.NotBlocked, []string{"ms-1 is being deleted"}},
+		"a pause":                             {paused, v1alpha1.ProgressingPaused, v1alpha1.NotBlocked, []string{"1 wait for spec.paused"}},
+		"a budget of 0":                       {serving(1, 0, 0, 0).with("0 old ready"), v1alpha1.ProgressingRollout, v1alpha1.BlockedBudget, []string{"1 units wait", "both resolve to 0"}},
+		"a role's budget of 0":                {roles, v1alpha1.ProgressingRollout, v1alpha1.BlockedBudget, []string{"2 units wait", "for role a"}},
+		"a spent budget":                      {serving(3, 1, 0, 0).with("0 old ready", "1 old ready", "2 new down"), v1alpha1.ProgressingRollout, v1alpha1.NotBlocked, []string{"2 wait for their turn", "ms-2 is not ready since " + since}},
+		"a budget long spent":                 {overdue, v1alpha1.ProgressingRollout, v1alpha1.BlockedUnavailable, []string{"2 units wait", "ms-2 is not ready since " + since, "raise maxUnavailable"}},
+		"a start":                             {serving(1, 1, 0, 0).with("0 new creating"), v1alpha1.ProgressingReady, v1alpha1.NotBlocked, []string{"ms-0 is not ready since"}},
+		"a start that fails":                  {unready, v1alpha1.ProgressingReady, v1alpha1.BlockedDeadline, []string{"ms-0 is not ready since " + since, "look at its Pods"}},
+		"a partition":                         {serving(2, 1, 0, 1).with("0 old ready", "1 new ready"), v1alpha1.ProgressingPartition, v1alpha1.NotBlocked, []string{"1 are kept"}},
+		"the end":                             {serving(1, 1, 0, 0).with("0 new ready"), v1alpha1.ProgressingComplete, v1alpha1.NotBlocked, []string{"1 of 1 units are at revision new"}},
+		"a taken name":                        {taken, v1alpha1.ProgressingComplete, v1alpha1.BlockedName, []string{"ms-0 since", "another owner"}},
+		"an unreadable pin":                   {serving(1, 1, 0, 0).with("0 lost ready"), v1alpha1.ProgressingReady, v1alpha1.BlockedRevision, []string{"ms-0 is neither updated nor removed", "revision lost", "restore the ControllerRevision"}},
+		"an unreadable birth":                 {lost, v1alpha1.ProgressingReady, v1alpha1.BlockedRevision, []string{"ms-0 is not created", "revision lost"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Decide(tt.in).Report

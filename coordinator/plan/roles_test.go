@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,8 +21,8 @@ func takesParts(units ...string) []string {
 		book += " ms-0/" + u
 	}
 	out := []string{book}
-	for i := len(units) - 1; i >= 0; i-- {
-		out = append(out, fmt.Sprintf("ms-0/%s Recreate/%d Drain new", units[i], 5+i))
+	for i, u := range slices.Backward(units) {
+		out = append(out, fmt.Sprintf("ms-0/%s Recreate/%d Drain new", u, 5+i))
 	}
 	return out
 }

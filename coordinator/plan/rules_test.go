@@ -196,20 +196,17 @@ func (m *model) mayReattempt(g *servingGroup, old, u *v1alpha1.UnitUpdate) error
 }
 
 func (m *model) mayServe(g *servingGroup, spec *v1alpha1.ServingGroupSpec, old *v1alpha1.UnitUpdate) bool {
-	switch m.reported(g, old) {
-	case v1alpha1.UnitVerified:
+	if m.reported(g, old) == v1alpha1.UnitVerified {
 		return old.Permit == v1alpha1.PermitSwap
-	case v1alpha1.UnitDrained:
-		pods := int32(0)
-		for i := range spec.Instances {
-			inst := &spec.Instances[i]
-			if old.Unit == "" || old.Unit == v1alpha1.UnitName(inst.Role, *inst.Ordinal) {
-				pods += 1 + m.layouts[pinOf(spec, inst)][inst.Role].Workers
-			}
-		}
-		return pods == 1
 	}
-	return false
+	pods := int32(0)
+	for i := range spec.Instances {
+		inst := &spec.Instances[i]
+		if old.Unit == "" || old.Unit == v1alpha1.UnitName(inst.Role, *inst.Ordinal) {
+			pods += 1 + m.layouts[pinOf(spec, inst)][inst.Role].Workers
+		}
+	}
+	return m.reported(g, old) == v1alpha1.UnitDrained && pods == 1
 }
 
 // reported is what is reported on exactly this attempt and today's spec.

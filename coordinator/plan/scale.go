@@ -3,8 +3,6 @@ package plan
 import (
 	"fmt"
 
-	"k8s.io/utils/ptr"
-
 	"pitstop.dev/api/v1alpha1"
 )
 
@@ -48,7 +46,7 @@ func (w *world) createGroup(ordinal int32) {
 	}
 	w.creates = append(w.creates, Action{
 		Kind: Create, Group: name,
-		Spec:  v1alpha1.ServingGroupSpec{Ordinal: ptr.To(ordinal), Revision: revision, Instances: instances},
+		Spec:  v1alpha1.ServingGroupSpec{Ordinal: new(ordinal), Revision: revision, Instances: instances},
 		Event: v1alpha1.EventScaled, Message: fmt.Sprintf("created ServingGroup %s at revision %s", name, revision),
 	})
 }
