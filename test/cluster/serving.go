@@ -51,21 +51,35 @@ func (s ServingSpec) template(image string) corev1.PodTemplateSpec {
 // Declare makes the ModelServing.
 func (c *Cluster) Declare(ctx context.Context, s ServingSpec) (*v1alpha1.ModelServing, error) {
 	ms := s.Serving()
-	if err := c.Objects.Create(ctx, ms); err != nil {
-		return nil, fmt.Errorf("create modelserving %s: %w", s.Name, err)
+	return ms, c.Admit(ctx, func() error { return c.Objects.Create(ctx, ms) })
+}
+
+// Admit makes a write to a ModelServing, again while the webhook cannot be called: right after a
+// coordinator is ready, or gone, kube-proxy may not know it yet.
+func (c *Cluster) Admit(ctx context.Context, write func() error) error {
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		last = write()
+		return !apierrors.IsInternalError(last), nil
+	})
+	if last != nil {
+		return last
 	}
-	return ms, nil
+	return err
 }
 
 // Edit changes the spec of a ModelServing, again where somebody else was faster.
 func (c *Cluster) Edit(ctx context.Context, name string, change func(*v1alpha1.ModelServingSpec)) error {
 	for {
-		ms, err := c.Serving(ctx, name)
-		if err != nil {
-			return err
-		}
-		change(&ms.Spec)
-		if err := c.Objects.Update(ctx, ms); !apierrors.IsConflict(err) {
+		err := c.Admit(ctx, func() error {
+			ms, err := c.Serving(ctx, name)
+			if err != nil {
+				return err
+			}
+			change(&ms.Spec)
+			return c.Objects.Update(ctx, ms)
+		})
+		if !apierrors.IsConflict(err) {
 			return err
 		}
 	}

@@ -79,8 +79,12 @@ func (p *pass) book(ctx context.Context, entries []string) (bool, error) {
 	return true, p.replaceStatus(ctx, ms)
 }
 
-// strike takes from the ledger the units whose update is seen closed by a live read.
+// strike takes from the ledger the units whose update is seen closed by a live read. It first makes
+// sure that the ledger is today's, lest groups be marked for an entry that is gone.
 func (p *pass) strike(ctx context.Context, entries []string) (bool, error) {
+	if err := p.confirm(ctx); err != nil {
+		return false, err
+	}
 	closed := map[string]bool{}
 	for _, entry := range entries {
 		ok, err := p.closed(ctx, entry)

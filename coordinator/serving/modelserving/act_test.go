@@ -216,6 +216,12 @@ func TestAnOutdatedViewWritesNothing(t *testing.T) {
 			w.freeze()
 			change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = nil })
 		},
+		"a ledger that was struck already": func(w *world) {
+			w.decide = do(plan.Action{Kind: plan.Strike, Entries: []string{"ms-1"}})
+			change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = []string{"ms-1"} })
+			w.freeze()
+			change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = nil })
+		},
 		"a group whose Pods were lost": func(w *world) {
 			sg := get[v1alpha1.ServingGroup](w, "ms-1")
 			w.decide = do(open(sg))
@@ -314,5 +320,25 @@ func TestAnActionThatFailsEndsThePassAndIsReported(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"Warning UnitUpdateFailed: UnitFailed: unit ms-1"}, w.events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestTroubleStaysWhileItCannotBeLookedAt(t *testing.T) {
+	foreign := &v1alpha1.ServingGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ms-1"}, Spec: v1alpha1.ServingGroupSpec{Ordinal: ordinal(1)}}
+	w := newWorld(t, declared(2), foreign)
+	w.decide = simplePlan
+	w.mustPass()
+	w.decide = do(open(get[v1alpha1.ServingGroup](w, "ms-0")))
+	w.refuse = func(_ string, obj client.Object) error {
+		if kindOf(obj) == "ServingGroup" {
+			return apierrors.NewInternalError(errors.New("no leader"))
+		}
+		return nil
+	}
+	if _, err := w.pass(); err == nil {
+		t.Error("no error")
+	}
+	if c := conditionOf(w.serving(), v1alpha1.ConditionBlocked); c.Reason != "NameTaken" {
+		t.Errorf("Blocked: %+v", c)
 	}
 }

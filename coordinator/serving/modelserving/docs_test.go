@@ -12,12 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/admission"
 	"pitstop.dev/coordinator/plan"
 )
 
 const root = "../../../"
 
-// The samples are read strictly and brought up to all their Pods.
+// The samples are read strictly, pass admission, and come up.
 func TestSamplesComeUp(t *testing.T) {
 	files, err := filepath.Glob(root + "deploy/samples/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -32,6 +33,9 @@ func TestSamplesComeUp(t *testing.T) {
 			var ms v1alpha1.ModelServing
 			if err := yaml.UnmarshalStrict(data, &ms); err != nil {
 				t.Fatal(err)
+			}
+			if warnings, errs := admission.Validate(nil, &ms); len(warnings) > 0 || len(errs) > 0 {
+				t.Errorf("admission: %v, %v", warnings, errs)
 			}
 			ms.Namespace, ms.Name = namespace, "ms"
 			w := newWorld(t, &ms)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -83,6 +84,12 @@ func TestNeverAdopts(t *testing.T) {
 			reason, message := w.blocked()
 			if reason != string(v1alpha1.BlockedName) || !strings.Contains(message, foreign.GetName()) {
 				t.Errorf("blocked: %q %q", reason, message)
+			}
+			w.trace = nil
+			w.clock.SetTime(w.clock.Now().Add(time.Minute))
+			w.reconcile()
+			if len(w.trace) != 0 {
+				t.Errorf("what is still so was written again: %s", strings.Join(w.trace, ", "))
 			}
 			w.must(w.api.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
 			if foreign.GetResourceVersion() != before {
@@ -221,4 +228,26 @@ func TestReportsOnceWhatDoesNotChange(t *testing.T) {
 	if len(w.trace) != 0 {
 		t.Errorf("wrote: %s", strings.Join(w.trace, ", "))
 	}
+}
+
+// TestJudgesByASpecNoOlderThanThePods: a pass that is held up between its two readings does not take
+// new Pods for old ones.
+func TestJudgesByASpecNoOlderThanThePods(t *testing.T) {
+	w := newWorld(t, declare(t, "r1", "r2")...)
+	w.settle()
+	led := w.pod("llm-0-decode-0-0")
+	delete(led.Labels, v1alpha1.LabelLeader) // it gives the pass a reason to look again
+	w.must(w.api.Update(t.Context(), &led))
+	w.meanwhile = func() { swapGroup(w) }
+	_, err := w.r.Reconcile(t.Context(), request())
+	w.must(err)
+	if w.meanwhile != nil {
+		t.Fatal("there was no second look")
+	}
+	after := uids(w)
+	w.settle()
+	if got := uids(w); got != after {
+		t.Errorf("healthy Pods were replaced: %s, before %s", got, after)
+	}
+	checkServes(w, "r2")
 }

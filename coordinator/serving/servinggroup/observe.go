@@ -3,6 +3,8 @@ package servinggroup
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -43,7 +45,8 @@ const (
 	live
 )
 
-// look reads the group and all that belongs to it; nil if there is nothing to do.
+// look reads the group and all that belongs to it; nil if there is nothing to do. Its errors are errLate
+// and those of the API server.
 func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from source) (*sight, error) {
 	s := &sight{sg: &v1alpha1.ServingGroup{}, pods: make(map[string]*corev1.Pod)}
 	read := r.readCached
@@ -63,8 +66,8 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 	if err := r.revisions(ctx, s); err != nil {
 		return nil, err
 	}
-	for _, p := range s.pods {
-		if one, ok := podOf(s.sg, p); ok {
+	for _, name := range slices.Sorted(maps.Keys(s.pods)) { // one order of reads, whatever the map's
+		if one, ok := podOf(s.sg, s.pods[name]); ok {
 			s.snap.Pods = append(s.snap.Pods, one)
 		}
 	}
@@ -88,19 +91,33 @@ func (r *Reconciler) readCached(ctx context.Context, key types.NamespacedName, s
 	return nil
 }
 
-// readLive reads the Pods first: what is judged by a spec is never newer than the spec, however long
-// the reading takes.
+// readLive reads the group before and after its Pods, and returns errLate if it changed meanwhile: then
+// new Pods may be judged by an old spec, or old ones by a new spec, however long the reading takes.
 func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, s *sight) error {
+	var before v1alpha1.ServingGroup
+	if err := r.cfg.Live.Get(ctx, key, &before); err != nil {
+		return err
+	}
 	var list corev1.PodList
 	err := r.cfg.Live.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{v1alpha1.LabelServingGroup: key.Name})
 	if err != nil {
 		return fmt.Errorf("list pods of %s: %w", key.Name, err)
 	}
-	if err := r.cfg.Live.Get(ctx, key, s.sg); err != nil {
+	s.sg = &before
+	s.keep(list.Items)
+	found, err := r.findPods(ctx, s)
+	if err != nil {
 		return err
 	}
-	s.keep(list.Items)
-	return r.findPods(ctx, key, s)
+	s.keep(found)
+	var after v1alpha1.ServingGroup
+	if err := r.cfg.Live.Get(ctx, key, &after); err != nil {
+		return err
+	}
+	if after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
+		return errLate
+	}
+	return nil
 }
 
 // keep keeps the Pods that the group controls, by UID.
@@ -114,7 +131,7 @@ func (s *sight) keep(list []corev1.Pod) {
 
 // findPods asks by name for Pods that were there and are not in a live list, which labels select:
 // somebody may have changed their labels.
-func (r *Reconciler) findPods(ctx context.Context, key types.NamespacedName, s *sight) error {
+func (r *Reconciler) findPods(ctx context.Context, s *sight) ([]corev1.Pod, error) {
 	var found []corev1.Pod
 	for _, i := range s.sg.Status.Instances {
 		if i.Phase != v1alpha1.InstanceRunning || i.Ordinal == nil {
@@ -126,23 +143,16 @@ func (r *Reconciler) findPods(ctx context.Context, key types.NamespacedName, s *
 				continue
 			}
 			var p corev1.Pod
-			err := r.cfg.Live.Get(ctx, types.NamespacedName{Namespace: key.Namespace, Name: name}, &p)
+			err := r.cfg.Live.Get(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: name}, &p)
 			switch {
 			case err == nil:
 				found = append(found, p)
 			case !apierrors.IsNotFound(err):
-				return fmt.Errorf("read pod %s: %w", name, err)
+				return nil, fmt.Errorf("read pod %s: %w", name, err)
 			}
 		}
 	}
-	if len(found) == 0 {
-		return nil
-	}
-	if err := r.cfg.Live.Get(ctx, key, s.sg); err != nil {
-		return err
-	}
-	s.keep(found)
-	return nil
+	return found, nil
 }
 
 // owner reads the ModelServing, which has to be the one that the group's owner reference means.
@@ -203,7 +213,7 @@ func (r *Reconciler) revisions(ctx context.Context, s *sight) error {
 			names[i.Revision] = true
 		}
 	}
-	for name := range names {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		var cr appsv1.ControllerRevision
 		err := r.getBoth(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: name}, &cr)
 		if apierrors.IsNotFound(err) || err == nil && (s.ms == nil || !metav1.IsControlledBy(&cr, s.ms)) {

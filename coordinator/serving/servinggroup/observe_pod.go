@@ -121,6 +121,10 @@ func trouble(pod *corev1.Pod) string {
 	}
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for _, c := range list {
+			if c.RestartCount > 0 && !c.Ready {
+				// The same words through all states of a crash loop: each change is a write.
+				return words("container "+c.Name+" was restarted and is not ready", endOf(c))
+			}
 			if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "PodInitializing" {
 				return words("container "+c.Name, w.Reason, w.Message)
 			}
@@ -132,6 +136,14 @@ func trouble(pod *corev1.Pod) string {
 			names = append(names, h.Holder)
 		}
 		return "held by " + strings.Join(names, ", ")
+	}
+	return ""
+}
+
+// endOf says how the container ended the last time; empty if that is not on record.
+func endOf(c corev1.ContainerStatus) string {
+	if end := c.LastTerminationState.Terminated; end != nil {
+		return end.Reason
 	}
 	return ""
 }

@@ -80,7 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	defer func(start time.Time) { r.metrics.took(r.cfg.Clock.Since(start)) }(r.cfg.Clock.Now())
 	s, plan, err := r.decide(ctx, req)
 	if err != nil {
-		return ctrl.Result{}, err
+		return result(pods.Plan{}, outcome{}, err)
 	}
 	if s == nil {
 		r.metrics.forget(req.NamespacedName)

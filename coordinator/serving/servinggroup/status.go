@@ -3,6 +3,7 @@ package servinggroup
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,11 +19,10 @@ func (r *Reconciler) report(ctx context.Context, s *sight, plan pods.Plan, out o
 		r.metrics.forget(s.key())
 		return nil
 	}
-	if out.blocked.True {
-		// What was refused in this pass is more urgent than what merely takes long.
-		pods.SetCondition(&plan.Status, v1alpha1.ConditionBlocked, out.blocked, metav1.NewTime(s.snap.Now).Rfc3339Copy())
-	}
 	old := s.sg.Status
+	if out.blocked.True {
+		override(&plan.Status, old, out.blocked, s.snap.Now)
+	}
 	if !equality.Semantic.DeepEqual(old, plan.Status) {
 		sg := s.sg.DeepCopy()
 		sg.Status = plan.Status
@@ -33,6 +33,18 @@ func (r *Reconciler) report(ctx context.Context, s *sight, plan pods.Plan, out o
 	r.tell(s, plan, old)
 	r.metrics.observe(s, plan, out)
 	return nil
+}
+
+// override has Blocked say what was refused in this pass: that is more urgent than what merely takes
+// long. It follows what the condition said before, so that its time stays where it was the same.
+func override(st *v1alpha1.ServingGroupStatus, old v1alpha1.ServingGroupStatus, v pods.Verdict, now time.Time) {
+	before := meta.FindStatusCondition(old.Conditions, v1alpha1.ConditionBlocked)
+	for n := range st.Conditions {
+		if st.Conditions[n].Type == v1alpha1.ConditionBlocked && before != nil {
+			st.Conditions[n] = *before
+		}
+	}
+	pods.SetCondition(st, v1alpha1.ConditionBlocked, v, metav1.NewTime(now).Rfc3339Copy())
 }
 
 // blockedBy returns the reason of the condition Blocked; empty if it is not True.

@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"pitstop.dev/api/v1alpha1"
-	"pitstop.dev/coordinator/revision"
 	"pitstop.dev/coordinator/serving/servinggroup"
 	"pitstop.dev/readiness"
 )
@@ -60,8 +59,10 @@ type world struct {
 	// refuse may answer a write instead of the API server.
 	refuse func(verb string, obj client.Object) error
 	// stale, if set, is what the cache answers for Pods.
-	stale  []corev1.Pod
-	serial int
+	stale []corev1.Pod
+	// meanwhile happens between the two readings of a live look.
+	meanwhile func()
+	serial    int
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
@@ -111,10 +112,37 @@ func (w *world) restart() {
 				return c.List(ctx, l, opts...)
 			},
 		}),
-		Live: w.api, Clock: w.clock, Events: w, Namespace: system,
+		Live: &liveReader{w.api, w}, Clock: w.clock, Events: w, Namespace: system,
 	})
 	w.must(err)
 	w.r = r
+}
+
+// A liveReader reads from the API server.
+type liveReader struct {
+	client.Reader
+	w *world
+}
+
+func (l *liveReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return l.then(l.Reader.List(ctx, list, opts...))
+}
+
+func (l *liveReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := l.Reader.Get(ctx, key, o, opts...)
+	if _, group := o.(*v1alpha1.ServingGroup); group {
+		return l.then(err)
+	}
+	return err
+}
+
+// then has happen what happens between the first reading of a live look and the second one.
+func (l *liveReader) then(err error) error {
+	if happens := l.w.meanwhile; happens != nil {
+		l.w.meanwhile = nil
+		happens()
+	}
+	return err
 }
 
 // write lets the controller write, unless it is to die here.
@@ -347,61 +375,4 @@ func (w *world) lease() {
 	}
 	w.must(err)
 	w.must(w.api.Update(w.t.Context(), &l))
-}
-
-// declare returns a ModelServing with a group of two roles: prefill with one worker, and decode.
-func declare(t *testing.T, revisions ...string) []client.Object {
-	t.Helper()
-	ms := &v1alpha1.ModelServing{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ModelServing"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "llm", UID: "ms"},
-	}
-	container := corev1.Container{
-		Name: "engine", Image: "engine:1",
-		Env: []corev1.EnvVar{{Name: "GROUP_SIZE", Value: "9"}, {Name: "ADDRESS", Value: "$(ENTRY_ADDRESS):1"}},
-	}
-	template := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "llm"}, Annotations: map[string]string{"note": "kept"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{container}, InitContainers: []corev1.Container{{Name: "init", Image: "init:1"}}},
-	}
-	ms.Spec.SchedulerName = "volcano"
-	ms.Spec.Template.Roles = []v1alpha1.Role{
-		{Name: "decode", EntryTemplate: template},
-		{Name: "prefill", EntryTemplate: template, WorkerReplicas: 1, WorkerTemplate: template.DeepCopy()},
-	}
-	objects := []client.Object{ms}
-	for n, name := range revisions {
-		objects = append(objects, stored(t, ms, name, n+1))
-	}
-	sg := &v1alpha1.ServingGroup{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: space, Name: "llm-0", UID: "sg", Finalizers: []string{v1alpha1.FinalizerOrdinal},
-			Labels:          map[string]string{v1alpha1.LabelModelServing: "llm"},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ms, v1alpha1.GroupVersion.WithKind("ModelServing"))},
-		},
-		Spec: v1alpha1.ServingGroupSpec{
-			Ordinal: new(int32(0)), Revision: revisions[0],
-			Instances: []v1alpha1.RoleInstance{{Role: "prefill", Ordinal: new(int32(0))}, {Role: "decode", Ordinal: new(int32(0))}},
-		},
-	}
-	return append(objects, sg)
-}
-
-// stored returns the revision with the n-th image.
-func stored(t *testing.T, ms *v1alpha1.ModelServing, name string, n int) *appsv1.ControllerRevision {
-	t.Helper()
-	spec := ms.Spec.DeepCopy()
-	for r := range spec.Template.Roles {
-		spec.Template.Roles[r].EntryTemplate.Spec.Containers[0].Image = fmt.Sprintf("engine:%d", n)
-	}
-	data, err := revision.Project(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cr, err := revision.New(ms, data, int64(n), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cr.Name = name
-	return cr
 }

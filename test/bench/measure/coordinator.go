@@ -36,7 +36,7 @@ func (b *bench) coordinatorMemory(ctx context.Context, s *subject) (err error) {
 	ms.Spec.SchedulerName = "nobody"
 	ms.Spec.Template.Roles[0].Replicas = new(int32(manyPodsOfGroup))
 	defer func() { err = errors.Join(err, b.RemoveServing(ctx, name)) }()
-	if err := b.Objects.Create(ctx, ms); err != nil {
+	if err := b.Admit(ctx, func() error { return b.Objects.Create(ctx, ms) }); err != nil {
 		return fmt.Errorf("create modelserving %s: %w", name, err)
 	}
 	if err := b.awaitPodsOf(ctx, name); err != nil {

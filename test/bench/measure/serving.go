@@ -69,7 +69,7 @@ type rolled struct {
 
 func (b *bench) rolls(ctx context.Context, r rollable) (out rolled, err error) {
 	defer func() { err = errors.Join(err, b.RemoveServing(ctx, r.name)) }()
-	if err := b.Objects.Create(ctx, r.serving()); err != nil {
+	if err := b.Admit(ctx, func() error { return b.Objects.Create(ctx, r.serving()) }); err != nil {
 		return out, fmt.Errorf("create modelserving %s: %w", r.name, err)
 	}
 	if err := b.complete(ctx, r.name); err != nil {
