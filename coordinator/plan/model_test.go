@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -196,7 +195,7 @@ func (m *model) report(g *servingGroup) {
 	g.Status.Instances, g.Status.Updates = nil, nil
 	for _, name := range slices.Sorted(maps.Keys(g.pods)) {
 		p := g.pods[name]
-		st := v1alpha1.InstanceStatus{Role: p.role, Ordinal: ptr.To(p.ordinal), Phase: p.phase, Revision: p.revision}
+		st := v1alpha1.InstanceStatus{Role: p.role, Ordinal: new(p.ordinal), Phase: p.phase, Revision: p.revision}
 		st.Ready = p.ready() && covering(&g.Spec, name) == nil
 		if !p.readySince.IsZero() {
 			st.ReadySince = &metav1.Time{Time: p.readySince}

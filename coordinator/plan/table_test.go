@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -63,7 +62,7 @@ func parseGroup(line string) Group {
 	ordinal := atoi(f[0])
 	g := Group{
 		Name: v1alpha1.ServingGroupName("ms", ordinal), UID: types.UID("uid-" + f[0]), ResourceVersion: "7", Generation: 3,
-		Spec:   v1alpha1.ServingGroupSpec{Ordinal: ptr.To(ordinal), Revision: f[1], LastAttempt: 4},
+		Spec:   v1alpha1.ServingGroupSpec{Ordinal: new(ordinal), Revision: f[1], LastAttempt: 4},
 		Status: v1alpha1.ServingGroupStatus{ObservedGeneration: 3},
 	}
 	addInstance(&g, "a", "0 "+f[1]+" "+f[2]+" "+strings.Join(f[3:], " "))
@@ -80,7 +79,7 @@ func parseGroup(line string) Group {
 
 func addInstance(g *Group, role, line string) {
 	f := strings.Fields(line)
-	st := v1alpha1.InstanceStatus{Role: role, Ordinal: ptr.To(atoi(f[0])), Phase: v1alpha1.InstanceRunning, Revision: f[1]}
+	st := v1alpha1.InstanceStatus{Role: role, Ordinal: new(atoi(f[0])), Phase: v1alpha1.InstanceRunning, Revision: f[1]}
 	switch f[2] {
 	case "ready":
 		st.Ready, st.ReadySince = true, ago(time.Hour)
