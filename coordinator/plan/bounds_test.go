@@ -94,7 +94,8 @@ func (m *model) outdated(t taking) bool {
 		}
 	}
 	for role := range m.layouts[m.target] {
-		if t.unit == "" && m.digest(t.group.Spec.Revision, role) == "" && m.role(role).Replicas > 0 {
+		has := slices.ContainsFunc(t.group.Spec.Instances, func(i v1alpha1.RoleInstance) bool { return i.Role == role })
+		if t.unit == "" && !has && m.digest(t.group.Spec.Revision, role) == "" && m.role(role).Replicas > 0 {
 			return true
 		}
 	}
