@@ -22,7 +22,7 @@ const maxDepth = 3
 const (
 	trouble  = 8 * time.Minute
 	patience = 90 * time.Minute // until it has to have ended
-	giveUp   = 12 * time.Minute // until it is judged where it cannot end
+	giveUp   = 12 * time.Minute // until it is judged where bad images are left
 	rest     = 6 * time.Minute  // without a write of the coordinator: it has ended
 	tooMuch  = 60000            // calls of reconcilers: they run in circles
 )
@@ -104,25 +104,23 @@ func (h *History) play() {
 	h.settle(h.Chance(0.8))
 }
 
-// settle ends all trouble and waits for the end. Where the user does not take back what is bad, the
-// coordinator may try for ever, and is judged after a while.
+// settle ends all trouble and waits for the end. Where Pods with a bad image are left, the coordinator
+// may try for ever, and is judged after a while.
 func (h *History) settle(heals bool) {
-	wait := giveUp
 	if heals {
 		h.World.Heal()
-		wait = patience
 	}
 	h.tell("world", "is calm from now on")
 	h.World.Calm()
 	h.calm = true
 	h.replace()
-	end := h.Now().Add(wait)
-	h.lastWrite = h.Now()
-	for h.Now().Before(end) && h.Since(h.lastWrite) < rest {
+	calm := h.Now()
+	h.lastWrite = calm
+	for h.Since(h.lastWrite) < rest && h.Since(calm) < patience && (h.Since(calm) < giveUp || !h.World.Bad()) {
 		h.RunUntil(h.Now().Add(30 * time.Second))
 	}
-	h.checker.End(invariant.End(heals))
-	if heals && !h.Now().Before(end) && len(h.checker.Violations) == 0 {
+	h.checker.End(invariant.End(heals && !h.World.Bad()))
+	if h.Since(calm) >= patience && len(h.checker.Violations) == 0 {
 		h.checker.Restless(patience)
 	}
 }

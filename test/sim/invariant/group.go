@@ -193,11 +193,21 @@ func (c *Checker) ofClosing(w cluster.Write, before, after *v1alpha1.ServingGrou
 		}) {
 			c.violated(w, rulePermit, "removal of %s is closed while it is reported", v1alpha1.LedgerEntry(before.Name, u.Unit))
 		}
-	case stageOf(before, u) == v1alpha1.UnitFailed && c.backOuts[v1alpha1.LedgerEntry(before.Name, u.Unit)] == u.Attempt:
-		// Its Pods are at the pin and do not serve: that is recovery's.
+	case stageOf(before, u) == v1alpha1.UnitFailed && c.givenUp(before, u):
+		// Its Pods are at the pin, nothing newer is wanted of it, and it is broken: that is recovery's.
 	case stageOf(before, u) != v1alpha1.UnitInService:
 		c.violated(w, rulePermit, "update of %s is closed at stage %q", v1alpha1.LedgerEntry(before.Name, u.Unit), stageOf(before, u))
 	}
+}
+
+// givenUp reports whether an update that failed leads to what is not the target: on the way back, or of
+// a unit that a higher partition keeps where it is.
+func (c *Checker) givenUp(g *v1alpha1.ServingGroup, u v1alpha1.UnitUpdate) bool {
+	if c.backOuts[v1alpha1.LedgerEntry(g.Name, u.Unit)] == u.Attempt {
+		return true
+	}
+	ms := c.servingOf(g)
+	return u.Permit == v1alpha1.PermitServe && (ms.Generation != ms.Status.ObservedGeneration || ms.Status.UpdateRevision != u.Target)
 }
 
 // stageOf is what was reported on this attempt, if the report is about the present spec.

@@ -2,6 +2,7 @@ package world
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,6 +91,14 @@ func (w *World) setImage(s *v1alpha1.ModelServingSpec, kind string) {
 	if r.WorkerTemplate != nil && w.Chance(0.7) {
 		r.WorkerTemplate.Spec.Containers[0].Image = w.newImage(imageGood)
 	}
+}
+
+// Bad reports whether there are Pods that cannot become ready.
+func (w *World) Bad() bool {
+	return slices.ContainsFunc(w.pods(nil), func(pod *corev1.Pod) bool {
+		image := pod.Spec.Containers[0].Image
+		return strings.Contains(image, imageStuck) || strings.Contains(image, imageCrash)
+	})
 }
 
 // Heal has the user take back what is bad, so that what is declared can be reached.
