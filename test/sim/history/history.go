@@ -86,10 +86,10 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 			}
 		}
 	}()
-	if err := h.start(); err != nil {
+	if err := h.start(); err != nil { //nolint:contextcheck // a history has one context
 		return Result{}, err
 	}
-	h.play()
+	h.play() //nolint:contextcheck // a history has one context
 	return result, nil
 }
 
@@ -101,15 +101,16 @@ func (h *History) play() {
 	h.RunUntil(h.Now().Add(h.Between(0, 2*time.Minute)))
 	h.World.Trouble(4+h.IntN(14), trouble)
 	h.RunUntil(h.Now().Add(trouble))
-	h.settle(h.Chance(0.8))
+	rests := invariant.End(h.Chance(0.8))
+	if rests {
+		h.World.Heal()
+	}
+	h.settle(rests)
 }
 
 // settle ends all trouble and waits for the end. Where Pods with a bad image are left, the coordinator
 // may try for ever, and is judged after a while.
-func (h *History) settle(heals bool) {
-	if heals {
-		h.World.Heal()
-	}
+func (h *History) settle(rests invariant.End) {
 	h.tell("world", "is calm from now on")
 	h.World.Calm()
 	h.calm = true
@@ -119,7 +120,7 @@ func (h *History) settle(heals bool) {
 	for h.Since(h.lastWrite) < rest && h.Since(calm) < patience && (h.Since(calm) < giveUp || !h.World.Bad()) {
 		h.RunUntil(h.Now().Add(30 * time.Second))
 	}
-	h.checker.End(invariant.End(heals && !h.World.Bad()))
+	h.checker.End(rests && invariant.End(!h.World.Bad()))
 	if h.Since(calm) >= patience && len(h.checker.Violations) == 0 {
 		h.checker.Restless(patience)
 	}

@@ -30,6 +30,7 @@ func (c *Checker) ofGroup(w cluster.Write) {
 		if g := w.Old.(*v1alpha1.ServingGroup); g.DeletionTimestamp == nil {
 			c.violated(w, ruleOrdinal, "it had no finalizer that reserves its ordinal")
 		}
+	case cluster.UpdateStatus: // the ServingGroup controller's own report
 	}
 }
 
@@ -123,7 +124,7 @@ func (c *Checker) ofOpening(w cluster.Write, ms *v1alpha1.ModelServing, g *v1alp
 	c.ofBudget(w, ms, g, u)
 	if u.Method == v1alpha1.UnitRecreate {
 		c.rollouts[string(g.UID)+"/"+u.Unit] = true
-		c.ofInUpdate(w, ms)
+		c.ofInUpdate(w, ms, g, u)
 		c.ofProtected(w, ms, g, u)
 	}
 }
@@ -156,7 +157,7 @@ func (c *Checker) ofAttempt(w cluster.Write, before *v1alpha1.ServingGroup, was,
 		}
 		c.backOuts[entry] = u.Attempt
 	case v1alpha1.PermitDrain:
-	default:
+	case v1alpha1.PermitPrepare, v1alpha1.PermitSwap:
 		c.violated(w, rulePermit, "a new attempt of %s starts at %s", entry, u.Permit)
 	}
 	if u.Method == v1alpha1.UnitRemove {

@@ -54,6 +54,7 @@ func (c *Checker) ofPod(w cluster.Write) {
 		c.ofPodDeletion(w, p, known)
 	case cluster.UpdateStatus:
 		c.ofGate(w, w.Old.(*corev1.Pod))
+	case cluster.Update: // see ofPodUpdate
 	}
 }
 
@@ -121,7 +122,7 @@ func (c *Checker) ofPodDeletion(w cluster.Write, p place, known []*v1alpha1.Serv
 	unwanted := func(g *v1alpha1.ServingGroup) bool {
 		return g == nil || g.DeletionTimestamp != nil || !declares(g, p.unit) || removed(g, p.unit) || !c.atPin(g, pod, p)
 	}
-	c.ofDrain(w, p, pod, known)
+	c.ofDrain(w, pod, known)
 	if broken(pod) || c.lostSince(w, p, known) || slices.ContainsFunc(known, unwanted) && !c.settled(p, pod) {
 		return
 	}
