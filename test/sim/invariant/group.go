@@ -77,21 +77,25 @@ func (c *Checker) ofReferences(w cluster.Write, g *v1alpha1.ServingGroup) {
 
 func (c *Checker) ofSpec(w cluster.Write, ms *v1alpha1.ModelServing, before, after *v1alpha1.ServingGroup) {
 	c.ofNewReferences(w, before, after)
+	for _, u := range before.Spec.Updates {
+		if updateOf(after, u.Unit) == nil {
+			c.ofClosing(w, before, after, u)
+		}
+	}
+	var opened []v1alpha1.UnitUpdate
 	for _, u := range after.Spec.Updates {
 		was := updateOf(before, u.Unit)
 		switch {
 		case was == nil:
-			c.ofOpening(w, ms, before, u)
+			opened = append(opened, u)
 		case was.Attempt != u.Attempt:
 			c.ofAttempt(w, before, *was, u)
 		case was.Permit != u.Permit:
 			c.ofPermit(w, before, after, *was, u)
 		}
 	}
-	for _, u := range before.Spec.Updates {
-		if updateOf(after, u.Unit) == nil {
-			c.ofClosing(w, before, after, u)
-		}
+	for _, u := range opened { // last: the same write may make room for them
+		c.ofOpening(w, ms, before, u)
 	}
 	c.ofPins(w, before, after)
 	c.ofInstances(w, ms, before, after)
