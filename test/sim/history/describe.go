@@ -109,15 +109,15 @@ func podContent(o *corev1.Pod) string {
 			flags = append(flags, string(c.Type))
 		}
 	}
-	out := fmt.Sprintf("%s %s on %q at %s %v", o.UID, o.Status.Phase, o.Spec.NodeName, o.Labels[v1alpha1.LabelRevision], flags)
+	out := []string{fmt.Sprintf("%s %s on %q at %s %v", o.UID, o.Status.Phase, o.Spec.NodeName, o.Labels[v1alpha1.LabelRevision], flags)}
 	for _, h := range readiness.Holds(o) {
-		out += " held by " + h.Holder
+		out = append(out, "held by "+h.Holder)
 	}
 	if o.DeletionTimestamp != nil {
-		out += " deleting"
+		out = append(out, "deleting")
 	}
 	if len(o.Status.ContainerStatuses) > 0 && o.Status.ContainerStatuses[0].RestartCount > 0 {
-		out += fmt.Sprintf(" restarts %d", o.Status.ContainerStatuses[0].RestartCount)
+		out = append(out, fmt.Sprintf("restarts %d", o.Status.ContainerStatuses[0].RestartCount))
 	}
-	return strings.ReplaceAll(out, "pitstop.dev/", "")
+	return strings.ReplaceAll(strings.Join(out, " "), "pitstop.dev/", "")
 }
