@@ -68,28 +68,25 @@ func (c *Checker) missingOf(ms *v1alpha1.ModelServing, g *v1alpha1.ServingGroup)
 	case len(g.Spec.Updates) > 0:
 		return fmt.Sprintf("%s has an open update: %+v", g.Name, g.Spec.Updates[0])
 	}
-	want, kept := 0, n.byGroup && int(*g.Spec.Ordinal) < n.partition
-	for _, r := range ms.Spec.Template.Roles {
-		count := 0
-		for _, i := range g.Spec.Instances {
-			if i.Role != r.Name {
-				continue
-			}
-			count++
-			target := ms.Status.UpdateRevision
-			if kept || !n.byGroup && int(*i.Ordinal) < n.roles[r.Name].partition {
-				target = pinOf(g, v1alpha1.UnitName(i.Role, *i.Ordinal))
-			}
-			if text := c.missingInstance(g, i, target); text != "" {
-				return text
-			}
+	kept := n.byGroup && int(*g.Spec.Ordinal) < n.partition
+	count := map[string]int{}
+	for _, i := range g.Spec.Instances {
+		count[i.Role]++
+		target := ms.Status.UpdateRevision
+		if kept || !n.byGroup && int(*i.Ordinal) < n.roles[i.Role].partition {
+			target = pinOf(g, v1alpha1.UnitName(i.Role, *i.Ordinal))
 		}
-		want += count
-		if count != int(*r.Replicas) && !kept {
-			return fmt.Sprintf("%s has %d instances of %s instead of %d", g.Name, count, r.Name, *r.Replicas)
+		if text := c.missingInstance(g, i, target); text != "" {
+			return text
 		}
 	}
-	if len(g.Spec.Instances) != want && !kept {
+	for _, r := range ms.Spec.Template.Roles {
+		if got := count[r.Name]; got != int(*r.Replicas) && !kept {
+			return fmt.Sprintf("%s has %d instances of %s instead of %d", g.Name, got, r.Name, *r.Replicas)
+		}
+		delete(count, r.Name)
+	}
+	if len(count) > 0 && !kept {
 		return g.Name + " has instances of a role that is not declared"
 	}
 	return ""
