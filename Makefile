@@ -97,6 +97,13 @@ lab-down: ## End the lab and remove all of it (root)
 demo: lab-ready ## Show one in-place update under load, a refused one, and a recreate (root)
 	go run ./test/demo
 
+# SEEDS=n plays n histories, SEED=k replays one with all that happened in it, FIRST=k is where SEEDS start.
+SEEDS ?= 2000
+FIRST ?= 1
+.PHONY: sim
+sim: ## Simulate the coordinator: SEEDS=2000 histories, or SEED=k replays one
+	@go run ./test/sim/cmd/sim $(if $(SEED),-seed $(SEED),-seeds $(SEEDS) -first $(FIRST))
+
 .PHONY: bench
 bench: lab-ready ## Measure on the lab and write out/bench.json (root)
 	@mkdir -p out

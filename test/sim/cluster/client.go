@@ -206,13 +206,13 @@ func (c *Client) ownerOf(o *client.ListOptions) (uid string, ok bool) {
 
 // Create stores a new object.
 func (c *Client) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	refuse(len(opts) > 0, "options of Create")
+	none(opts)
 	return c.call(ctx, Call{Verb: "create", Kind: kindOf(o), Object: o}, func() error { return c.server.create(c.caller(), o) })
 }
 
 // Update replaces all but the status; it needs the resourceVersion.
 func (c *Client) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	refuse(len(opts) > 0, "options of Update")
+	none(opts)
 	return c.call(ctx, Call{Verb: "update", Kind: kindOf(o), Object: o}, func() error { return c.server.update(c.caller(), Update, o) })
 }
 
@@ -228,14 +228,17 @@ func (c *Client) Status() client.SubResourceWriter { return statusWriter{c} }
 type statusWriter struct{ c *Client }
 
 func (w statusWriter) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
-	refuse(len(opts) > 0, "options of Status().Update")
+	none(opts)
 	call := Call{Verb: "status", Kind: kindOf(o), Object: o}
 	return w.c.call(ctx, call, func() error { return w.c.server.update(w.c.caller(), UpdateStatus, o) })
 }
 
 func (w statusWriter) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 	pod, ok := o.(*corev1.Pod)
-	refuse(!ok || p.Type() != types.StrategicMergePatchType || len(opts) > 0, "Status().Patch other than a strategic merge patch of a Pod")
+	none(opts)
+	if !ok || p.Type() != types.StrategicMergePatchType {
+		panic("not simulated: a patch other than a strategic merge patch of a Pod's status")
+	}
 	data, err := p.Data(o)
 	if err != nil {
 		return fmt.Errorf("read patch: %w", err)
@@ -244,10 +247,10 @@ func (w statusWriter) Patch(ctx context.Context, o client.Object, p client.Patch
 	return w.c.call(ctx, call, func() error { return w.c.server.patchPodStatus(w.c.caller(), pod, data) })
 }
 
-// refuse ends the history: the simulation does not know what the real server would do.
-func refuse(it bool, what string) {
-	if it {
-		panic("not simulated: " + what)
+// none ends the history where there are options: the simulation does not know what they do.
+func none[T any](opts []T) {
+	if len(opts) > 0 {
+		panic(fmt.Sprintf("not simulated: %T", opts))
 	}
 }
 

@@ -46,58 +46,60 @@ func content(o client.Object, verb cluster.Verb) string {
 
 func servingSpec(o *v1alpha1.ModelServing) string {
 	s := o.Spec
-	out := fmt.Sprintf("generation %d replicas %d %s paused %t recovery %s", o.Generation, *s.Replicas, s.RolloutStrategy.Type, s.Paused, s.RecoveryPolicy)
+	out := []string{fmt.Sprintf("generation %d replicas %d %s paused %t recovery %s", o.Generation, *s.Replicas, s.RolloutStrategy.Type, s.Paused, s.RecoveryPolicy)}
 	if c := s.RolloutStrategy.RollingUpdateConfiguration; c != nil {
-		out += fmt.Sprintf(" unavailable %s surge %s partition %s", c.MaxUnavailable, c.MaxSurge, c.Partition)
+		out = append(out, fmt.Sprintf("unavailable %s surge %s partition %s", c.MaxUnavailable, c.MaxSurge, c.Partition))
 	}
 	for _, r := range s.Template.Roles {
-		out += fmt.Sprintf(" %s×%d(+%d %s)", r.Name, *r.Replicas, r.WorkerReplicas, r.EntryTemplate.Spec.Containers[0].Image)
+		out = append(out, fmt.Sprintf("%s×%d(+%d %s)", r.Name, *r.Replicas, r.WorkerReplicas, r.EntryTemplate.Spec.Containers[0].Image))
 	}
-	return out
+	return strings.Join(out, " ")
 }
 
 func servingStatus(s v1alpha1.ModelServingStatus) string {
-	out := fmt.Sprintf("%d/%d/%d/%d (live/ready/available/updated) current %s update %s ledger %v", s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpdatedReplicas, s.CurrentRevision, s.UpdateRevision, s.Updating)
+	out := []string{fmt.Sprintf("%d/%d/%d/%d (live/ready/available/updated) current %s update %s ledger %v",
+		s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpdatedReplicas, s.CurrentRevision, s.UpdateRevision, s.Updating)}
 	for _, c := range s.Conditions {
-		out += fmt.Sprintf(" %s=%s", c.Type, c.Reason)
+		out = append(out, fmt.Sprintf("%s=%s", c.Type, c.Reason))
 		if c.Type == v1alpha1.ConditionBlocked && c.Status == "True" {
-			out += fmt.Sprintf("(%s)", c.Message)
+			out = append(out, "("+c.Message+")")
 		}
 	}
-	return out
+	return strings.Join(out, " ")
 }
 
 func groupSpec(o *v1alpha1.ServingGroup) string {
-	out := fmt.Sprintf("generation %d pin %s", o.Generation, o.Spec.Revision)
+	out := []string{fmt.Sprintf("generation %d pin %s", o.Generation, o.Spec.Revision)}
 	for _, i := range o.Spec.Instances {
-		out += fmt.Sprintf(" %s-%d", i.Role, *i.Ordinal)
+		name := v1alpha1.UnitName(i.Role, *i.Ordinal)
 		if i.Revision != "" {
-			out += "@" + i.Revision
+			name += "@" + i.Revision
 		}
+		out = append(out, name)
 	}
 	for _, u := range o.Spec.Updates {
-		out += fmt.Sprintf(" {%q %d %s %s -> %s}", u.Unit, u.Attempt, u.Method, u.Permit, u.Target)
+		out = append(out, fmt.Sprintf("{%q %d %s %s -> %s}", u.Unit, u.Attempt, u.Method, u.Permit, u.Target))
 	}
 	if o.DeletionTimestamp != nil {
-		out += " deleting"
+		out = append(out, "deleting")
 	}
-	return out
+	return strings.Join(out, " ")
 }
 
 func groupStatus(s v1alpha1.ServingGroupStatus) string {
-	out := fmt.Sprintf("observed %d", s.ObservedGeneration)
+	out := []string{fmt.Sprintf("observed %d", s.ObservedGeneration)}
 	for _, i := range s.Instances {
-		out += fmt.Sprintf(" %s-%d %s %d/%d/%d ready %t", i.Role, *i.Ordinal, i.Phase, i.LivePods, i.ReadyPods, i.Pods, i.Ready)
+		out = append(out, fmt.Sprintf("%s-%d %s %d/%d/%d ready %t", i.Role, *i.Ordinal, i.Phase, i.LivePods, i.ReadyPods, i.Pods, i.Ready))
 	}
 	for _, u := range s.Updates {
-		out += fmt.Sprintf(" {%q %d %s %s}", u.Unit, u.Attempt, u.Stage, u.Reason)
+		out = append(out, fmt.Sprintf("{%q %d %s %s}", u.Unit, u.Attempt, u.Stage, u.Reason))
 	}
 	for _, c := range s.Conditions {
 		if c.Type == v1alpha1.ConditionBlocked && c.Status == "True" {
-			out += fmt.Sprintf(" Blocked=%s(%s)", c.Reason, c.Message)
+			out = append(out, fmt.Sprintf("Blocked=%s(%s)", c.Reason, c.Message))
 		}
 	}
-	return out
+	return strings.Join(out, " ")
 }
 
 func podContent(o *corev1.Pod) string {
@@ -107,15 +109,15 @@ func podContent(o *corev1.Pod) string {
 			flags = append(flags, string(c.Type))
 		}
 	}
-	out := fmt.Sprintf("%s %s on %q at %s %v", o.UID, o.Status.Phase, o.Spec.NodeName, o.Labels[v1alpha1.LabelRevision], flags)
+	out := []string{fmt.Sprintf("%s %s on %q at %s %v", o.UID, o.Status.Phase, o.Spec.NodeName, o.Labels[v1alpha1.LabelRevision], flags)}
 	for _, h := range readiness.Holds(o) {
-		out += " held by " + h.Holder
+		out = append(out, "held by "+h.Holder)
 	}
 	if o.DeletionTimestamp != nil {
-		out += " deleting"
+		out = append(out, "deleting")
 	}
 	if len(o.Status.ContainerStatuses) > 0 && o.Status.ContainerStatuses[0].RestartCount > 0 {
-		out += fmt.Sprintf(" restarts %d", o.Status.ContainerStatuses[0].RestartCount)
+		out = append(out, fmt.Sprintf("restarts %d", o.Status.ContainerStatuses[0].RestartCount))
 	}
-	return strings.ReplaceAll(out, "pitstop.dev/", "")
+	return strings.ReplaceAll(strings.Join(out, " "), "pitstop.dev/", "")
 }

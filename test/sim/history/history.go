@@ -22,7 +22,7 @@ const maxDepth = 3
 const (
 	trouble  = 8 * time.Minute
 	patience = 90 * time.Minute // until it has to have ended
-	giveUp   = 12 * time.Minute // until it is judged where it cannot end
+	giveUp   = 12 * time.Minute // until it is judged where bad images are left
 	rest     = 6 * time.Minute  // without a write of the coordinator: it has ended
 	tooMuch  = 60000            // calls of reconcilers: they run in circles
 )
@@ -86,10 +86,10 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 			}
 		}
 	}()
-	if err := h.start(); err != nil {
+	if err := h.start(); err != nil { //nolint:contextcheck // a history has one context
 		return Result{}, err
 	}
-	h.play()
+	h.play() //nolint:contextcheck // a history has one context
 	return result, nil
 }
 
@@ -101,28 +101,27 @@ func (h *History) play() {
 	h.RunUntil(h.Now().Add(h.Between(0, 2*time.Minute)))
 	h.World.Trouble(4+h.IntN(14), trouble)
 	h.RunUntil(h.Now().Add(trouble))
-	h.settle(h.Chance(0.8))
+	rests := invariant.End(h.Chance(0.8))
+	if rests {
+		h.World.Heal()
+	}
+	h.settle(rests)
 }
 
-// settle ends all trouble and waits for the end. Where the user does not take back what is bad, the
-// coordinator may try for ever, and is judged after a while.
-func (h *History) settle(heals bool) {
-	wait := giveUp
-	if heals {
-		h.World.Heal()
-		wait = patience
-	}
+// settle ends all trouble and waits for the end. Where Pods with a bad image are left, the coordinator
+// may try for ever, and is judged after a while.
+func (h *History) settle(rests invariant.End) {
 	h.tell("world", "is calm from now on")
 	h.World.Calm()
 	h.calm = true
 	h.replace()
-	end := h.Now().Add(wait)
-	h.lastWrite = h.Now()
-	for h.Now().Before(end) && h.Since(h.lastWrite) < rest {
+	calm := h.Now()
+	h.lastWrite = calm
+	for h.Since(h.lastWrite) < rest && h.Since(calm) < patience && (h.Since(calm) < giveUp || !h.World.Bad()) {
 		h.RunUntil(h.Now().Add(30 * time.Second))
 	}
-	h.checker.End(invariant.End(heals))
-	if heals && !h.Now().Before(end) && len(h.checker.Violations) == 0 {
+	h.checker.End(rests && invariant.End(!h.World.Bad()))
+	if h.Since(calm) >= patience && len(h.checker.Violations) == 0 {
 		h.checker.Restless(patience)
 	}
 }

@@ -84,21 +84,57 @@ func highest(known []numbers, of func(numbers) int) int {
 	return most
 }
 
-// ofInUpdate bounds how many units are in update at one time.
-func (c *Checker) ofInUpdate(w cluster.Write, ms *v1alpha1.ModelServing) {
+// ofInUpdate bounds how many units are in update at one time: groups; or with RoleRollingUpdate the
+// instances of a role in one group, and the groups that have any.
+func (c *Checker) ofInUpdate(w cluster.Write, ms *v1alpha1.ModelServing, g *v1alpha1.ServingGroup, u v1alpha1.UnitUpdate) {
 	known := c.known(w, ms)
-	if slices.ContainsFunc(known, func(n numbers) bool { return !n.byGroup }) {
+	role, _, isInstance := v1alpha1.ParseUnit(u.Unit)
+	if slices.ContainsFunc(known, func(n numbers) bool { return n.byGroup == isInstance }) {
+		return // the strategy changes, and with it what a unit is
+	}
+	if !isInstance {
+		most := highest(known, func(n numbers) int { return max(1, n.unavailable+n.surge) })
+		c.atMost(w, "units", c.groupsInUpdate(ms, ""), most)
 		return
 	}
+	most := highest(known, func(n numbers) int { return max(1, n.roles[role].unavailable+n.roles[role].surge) })
+	c.atMost(w, "instances of "+role, c.instancesInUpdate(g, role), most)
+	if !slices.ContainsFunc(known, func(n numbers) bool { return n.groups == 0 }) {
+		c.atMost(w, "groups", c.groupsInUpdate(ms, u.Unit), highest(known, func(n numbers) int { return n.groups }))
+	}
+}
+
+func (c *Checker) atMost(w cluster.Write, what string, count, most int) {
+	if count > most {
+		c.violated(w, ruleInUpdate, "%d %s are in update, at most %d may be", count, what, most)
+	}
+}
+
+// groupsInUpdate counts the groups that are in a rollout's update as a whole or, if like is that of an
+// instance, in parts.
+func (c *Checker) groupsInUpdate(ms *v1alpha1.ModelServing, like string) int {
 	count := 0
 	for _, g := range c.groupsOf(ms) {
-		if c.rollouts[string(g.UID)+"/"] {
+		prefix := string(g.UID) + "/"
+		for unit := range c.rollouts {
+			if strings.HasPrefix(unit, prefix) && (unit == prefix) == (like == "") {
+				count++
+				break
+			}
+		}
+	}
+	return count
+}
+
+func (c *Checker) instancesInUpdate(g *v1alpha1.ServingGroup, role string) int {
+	count := 0
+	for unit := range c.rollouts {
+		name, isOf := strings.CutPrefix(unit, string(g.UID)+"/")
+		if r, _, ok := v1alpha1.ParseUnit(name); isOf && ok && r == role {
 			count++
 		}
 	}
-	if most := highest(known, func(n numbers) int { return max(1, n.unavailable+n.surge) }); count > most {
-		c.violated(w, ruleInUpdate, "%d units are in update, at most %d may be", count, most)
-	}
+	return count
 }
 
 // ofBudget judges whether a unit may be taken out of service.
@@ -109,8 +145,8 @@ func (c *Checker) ofBudget(w cluster.Write, ms *v1alpha1.ModelServing, g *v1alph
 	allowed := false
 	for _, n := range known {
 		switch {
-		case !isInstance && (!groupReady(g) || len(g.Spec.Instances) == 0):
-			allowed = true
+		case !isInstance && (!n.byGroup || !groupReady(g) || len(g.Spec.Instances) == 0):
+			allowed = true // the budgets of RoleRollingUpdate are those of its instances
 		case !isInstance:
 			allowed = allowed || c.serving(ms, g, since) >= n.replicas-n.unavailable
 		case !instanceReady(g, u.Unit):

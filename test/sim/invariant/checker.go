@@ -110,6 +110,7 @@ func (c *Checker) ofRevision(w cluster.Write) {
 		if user := c.userOf(w.Key, w.Old); w.Frame != nil && user != "" {
 			c.violated(w, ruleRevision, "%s refers to it", user)
 		}
+	case cluster.UpdateStatus, cluster.Mark: // it has neither status nor finalizers
 	}
 }
 

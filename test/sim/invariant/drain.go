@@ -15,7 +15,7 @@ import (
 
 // ofDrain: a Pod that serves on a node with an agent is drained before it is deleted, unless its
 // group was deleted by somebody else.
-func (c *Checker) ofDrain(w cluster.Write, p place, pod *corev1.Pod, known []*v1alpha1.ServingGroup) {
+func (c *Checker) ofDrain(w cluster.Write, pod *corev1.Pod, known []*v1alpha1.ServingGroup) {
 	if !serves(pod) || gate(pod) != corev1.ConditionTrue || !c.agentLives(w, pod.Spec.NodeName) {
 		return
 	}

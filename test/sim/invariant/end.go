@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
@@ -67,40 +68,39 @@ func (c *Checker) missingOf(ms *v1alpha1.ModelServing, g *v1alpha1.ServingGroup)
 	case len(g.Spec.Updates) > 0:
 		return fmt.Sprintf("%s has an open update: %+v", g.Name, g.Spec.Updates[0])
 	}
-	want := 0
-	for _, r := range ms.Spec.Template.Roles {
-		count := 0
-		for _, i := range g.Spec.Instances {
-			if i.Role != r.Name {
-				continue
-			}
-			count++
-			protected := n.byGroup && int(*g.Spec.Ordinal) < n.partition || !n.byGroup && int(*i.Ordinal) < n.roles[r.Name].partition
-			if text := c.missingInstance(ms, g, i, protected); text != "" {
-				return text
-			}
+	kept := n.byGroup && int(*g.Spec.Ordinal) < n.partition
+	count := map[string]int{}
+	for _, i := range g.Spec.Instances {
+		count[i.Role]++
+		target := ms.Status.UpdateRevision
+		if kept || !n.byGroup && int(*i.Ordinal) < n.roles[i.Role].partition {
+			target = pinOf(g, v1alpha1.UnitName(i.Role, *i.Ordinal))
 		}
-		want += count
-		if count != int(*r.Replicas) && !(n.byGroup && int(*g.Spec.Ordinal) < n.partition) {
-			return fmt.Sprintf("%s has %d instances of %s instead of %d", g.Name, count, r.Name, *r.Replicas)
+		if text := c.missingInstance(g, i, target); text != "" {
+			return text
 		}
 	}
-	if len(g.Spec.Instances) != want && !(n.byGroup && int(*g.Spec.Ordinal) < n.partition) {
+	for _, r := range ms.Spec.Template.Roles {
+		if got := count[r.Name]; got != int(*r.Replicas) && !kept {
+			return fmt.Sprintf("%s has %d instances of %s instead of %d", g.Name, got, r.Name, *r.Replicas)
+		}
+		delete(count, r.Name)
+	}
+	if len(count) > 0 && !kept {
 		return g.Name + " has instances of a role that is not declared"
 	}
 	return ""
 }
 
 // missingInstance: all Pods of the instance are Ready, at its pin, and that is the target.
-func (c *Checker) missingInstance(ms *v1alpha1.ModelServing, g *v1alpha1.ServingGroup, i v1alpha1.RoleInstance, protected bool) string {
+func (c *Checker) missingInstance(g *v1alpha1.ServingGroup, i v1alpha1.RoleInstance, target string) string {
 	unit := v1alpha1.UnitName(i.Role, *i.Ordinal)
 	pin := c.facts(g, pinOf(g, unit))
-	if target := c.facts(g, ms.Status.UpdateRevision); !protected && pin.digests[i.Role] != target.digests[i.Role] {
-		return fmt.Sprintf("%s of %s is at %s, not at %s", unit, g.Name, pinOf(g, unit), ms.Status.UpdateRevision)
+	if pin.digests[i.Role] != c.facts(g, target).digests[i.Role] {
+		return fmt.Sprintf("%s of %s is at %s, not at %s", unit, g.Name, pinOf(g, unit), target)
 	}
 	for index := range pin.workers[i.Role] + 1 {
-		key := keyOf(ms)
-		key.Name = v1alpha1.PodName(g.Name, i.Role, *i.Ordinal, index)
+		key := types.NamespacedName{Namespace: g.Namespace, Name: v1alpha1.PodName(g.Name, i.Role, *i.Ordinal, index)}
 		pod, ok := c.server.Stored(cluster.Pod, key).(*corev1.Pod)
 		switch {
 		case !ok || ownerUID(pod) != g.UID:

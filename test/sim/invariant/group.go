@@ -30,6 +30,7 @@ func (c *Checker) ofGroup(w cluster.Write) {
 		if g := w.Old.(*v1alpha1.ServingGroup); g.DeletionTimestamp == nil {
 			c.violated(w, ruleOrdinal, "it had no finalizer that reserves its ordinal")
 		}
+	case cluster.UpdateStatus: // the ServingGroup controller's own report
 	}
 }
 
@@ -76,21 +77,25 @@ func (c *Checker) ofReferences(w cluster.Write, g *v1alpha1.ServingGroup) {
 
 func (c *Checker) ofSpec(w cluster.Write, ms *v1alpha1.ModelServing, before, after *v1alpha1.ServingGroup) {
 	c.ofNewReferences(w, before, after)
+	for _, u := range before.Spec.Updates {
+		if updateOf(after, u.Unit) == nil {
+			c.ofClosing(w, before, after, u)
+		}
+	}
+	var opened []v1alpha1.UnitUpdate
 	for _, u := range after.Spec.Updates {
 		was := updateOf(before, u.Unit)
 		switch {
 		case was == nil:
-			c.ofOpening(w, ms, before, u)
+			opened = append(opened, u)
 		case was.Attempt != u.Attempt:
 			c.ofAttempt(w, before, *was, u)
 		case was.Permit != u.Permit:
 			c.ofPermit(w, before, after, *was, u)
 		}
 	}
-	for _, u := range before.Spec.Updates {
-		if updateOf(after, u.Unit) == nil {
-			c.ofClosing(w, before, after, u)
-		}
+	for _, u := range opened { // last: the same write may make room for them
+		c.ofOpening(w, ms, before, u)
 	}
 	c.ofPins(w, before, after)
 	c.ofInstances(w, ms, before, after)
@@ -123,7 +128,7 @@ func (c *Checker) ofOpening(w cluster.Write, ms *v1alpha1.ModelServing, g *v1alp
 	c.ofBudget(w, ms, g, u)
 	if u.Method == v1alpha1.UnitRecreate {
 		c.rollouts[string(g.UID)+"/"+u.Unit] = true
-		c.ofInUpdate(w, ms)
+		c.ofInUpdate(w, ms, g, u)
 		c.ofProtected(w, ms, g, u)
 	}
 }
@@ -156,7 +161,7 @@ func (c *Checker) ofAttempt(w cluster.Write, before *v1alpha1.ServingGroup, was,
 		}
 		c.backOuts[entry] = u.Attempt
 	case v1alpha1.PermitDrain:
-	default:
+	case v1alpha1.PermitPrepare, v1alpha1.PermitSwap:
 		c.violated(w, rulePermit, "a new attempt of %s starts at %s", entry, u.Permit)
 	}
 	if u.Method == v1alpha1.UnitRemove {
@@ -193,11 +198,21 @@ func (c *Checker) ofClosing(w cluster.Write, before, after *v1alpha1.ServingGrou
 		}) {
 			c.violated(w, rulePermit, "removal of %s is closed while it is reported", v1alpha1.LedgerEntry(before.Name, u.Unit))
 		}
-	case stageOf(before, u) == v1alpha1.UnitFailed && c.backOuts[v1alpha1.LedgerEntry(before.Name, u.Unit)] == u.Attempt:
-		// Its Pods are at the pin and do not serve: that is recovery's.
+	case stageOf(before, u) == v1alpha1.UnitFailed && c.givenUp(before, u):
+		// Its Pods are at the pin, nothing newer is wanted of it, and it is broken: that is recovery's.
 	case stageOf(before, u) != v1alpha1.UnitInService:
 		c.violated(w, rulePermit, "update of %s is closed at stage %q", v1alpha1.LedgerEntry(before.Name, u.Unit), stageOf(before, u))
 	}
+}
+
+// givenUp reports whether an update that failed leads to what is not the target: on the way back, or of
+// a unit that a higher partition keeps where it is.
+func (c *Checker) givenUp(g *v1alpha1.ServingGroup, u v1alpha1.UnitUpdate) bool {
+	if c.backOuts[v1alpha1.LedgerEntry(g.Name, u.Unit)] == u.Attempt {
+		return true
+	}
+	ms := c.servingOf(g)
+	return u.Permit == v1alpha1.PermitServe && (ms.Generation != ms.Status.ObservedGeneration || ms.Status.UpdateRevision != u.Target)
 }
 
 // stageOf is what was reported on this attempt, if the report is about the present spec.

@@ -54,6 +54,7 @@ func (c *Checker) ofPod(w cluster.Write) {
 		c.ofPodDeletion(w, p, known)
 	case cluster.UpdateStatus:
 		c.ofGate(w, w.Old.(*corev1.Pod))
+	case cluster.Update: // see ofPodUpdate
 	}
 }
 
@@ -121,7 +122,7 @@ func (c *Checker) ofPodDeletion(w cluster.Write, p place, known []*v1alpha1.Serv
 	unwanted := func(g *v1alpha1.ServingGroup) bool {
 		return g == nil || g.DeletionTimestamp != nil || !declares(g, p.unit) || removed(g, p.unit) || !c.atPin(g, pod, p)
 	}
-	c.ofDrain(w, p, pod, known)
+	c.ofDrain(w, pod, known)
 	if broken(pod) || c.lostSince(w, p, known) || slices.ContainsFunc(known, unwanted) && !c.settled(p, pod) {
 		return
 	}
@@ -254,15 +255,15 @@ func (c *Checker) ofMixture(w cluster.Write) {
 		return
 	}
 	byGroup := numbersOf(c.servingOf(g).Spec).byGroup && !slices.ContainsFunc(g.Spec.Instances, func(i v1alpha1.RoleInstance) bool { return i.Revision != "" })
-	at := c.atPin(g, pod, p)
 	for _, o := range c.server.All(cluster.Pod) {
 		other := o.(*corev1.Pod)
 		q, placed := placeOf(other)
 		if !placed || q.groupUID != p.groupUID || !serves(other) || !byGroup && q.unit != p.unit {
 			continue
 		}
-		if c.atPin(g, other, q) != at {
-			c.violated(w, ruleMixed, "%s and %s are both Ready, and only one of them is at the pin", pod.Name, other.Name)
+		a, b := c.facts(g, pod.Labels[v1alpha1.LabelRevision]), c.facts(g, other.Labels[v1alpha1.LabelRevision])
+		if a.digests[p.role] != b.digests[p.role] && a.digests[q.role] != b.digests[q.role] {
+			c.violated(w, ruleMixed, "%s and %s are both Ready, and no revision has both", pod.Name, other.Name)
 			return
 		}
 	}

@@ -141,9 +141,9 @@ func (w *World) report(key types.NamespacedName, uid types.UID) {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, containerStatus(c, e))
 	}
 	now := metav1.NewTime(w.Now())
-	set(pod, corev1.PodScheduled, true, now)
-	set(pod, corev1.ContainersReady, e.ready, now)
-	set(pod, corev1.PodReady, e.ready && (len(pod.Spec.ReadinessGates) == 0 || gateOf(pod) == corev1.ConditionTrue), now)
+	set(pod, corev1.PodScheduled, corev1.ConditionTrue, now)
+	set(pod, corev1.ContainersReady, status(e.ready), now)
+	set(pod, corev1.PodReady, status(e.ready && (len(pod.Spec.ReadinessGates) == 0 || gateOf(pod) == corev1.ConditionTrue)), now)
 	w.must(w.as("kubelet/"+pod.Spec.NodeName).Status().Update(w.ctx, pod))
 }
 
@@ -174,11 +174,9 @@ func containerStatus(c corev1.Container, e *engine) corev1.ContainerStatus {
 }
 
 // set writes a condition; kubelet has its own words for a gate that is not open.
-func set(pod *corev1.Pod, t corev1.PodConditionType, is bool, now metav1.Time) {
-	c := corev1.PodCondition{Type: t, Status: corev1.ConditionFalse, LastTransitionTime: now}
-	if is {
-		c.Status = corev1.ConditionTrue
-	} else if t == corev1.PodReady && pod.Status.Phase == corev1.PodRunning {
+func set(pod *corev1.Pod, t corev1.PodConditionType, is corev1.ConditionStatus, now metav1.Time) {
+	c := corev1.PodCondition{Type: t, Status: is, LastTransitionTime: now}
+	if is == corev1.ConditionFalse && t == corev1.PodReady && pod.Status.Phase == corev1.PodRunning {
 		c.Reason = "ReadinessGatesNotReady"
 		c.Message = `corresponding condition of pod readiness gate "` + string(v1alpha1.InService) + `" does not exist.`
 	}
@@ -194,4 +192,11 @@ func set(pod *corev1.Pod, t corev1.PodConditionType, is bool, now metav1.Time) {
 		return
 	}
 	pod.Status.Conditions = append(pod.Status.Conditions, c)
+}
+
+func status(is bool) corev1.ConditionStatus { //nolint:revive // a conversion
+	if is {
+		return corev1.ConditionTrue
+	}
+	return corev1.ConditionFalse
 }

@@ -38,7 +38,7 @@ func (w *World) mark(n *node) {
 	}
 	for _, pod := range w.pods(n) {
 		c := pod.DeepCopy()
-		set(c, corev1.PodReady, false, metav1.NewTime(w.Now()))
+		set(c, corev1.PodReady, corev1.ConditionFalse, metav1.NewTime(w.Now()))
 		w.must(w.as("node controller").Status().Update(w.ctx, c))
 	}
 }

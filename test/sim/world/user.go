@@ -2,11 +2,14 @@ package world
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/api/v1alpha1"
@@ -34,6 +37,8 @@ func deeds() []deed {
 		{"scale role", 4, func(w *World) { w.edit("scales a role", w.scaleRole) }},
 		{"roles", 3, func(w *World) { w.edit("changes the roles", w.changeRoles) }},
 		{"budgets", 5, func(w *World) { w.edit("changes the budgets", w.setBudgets) }},
+		{"partition", 5, func(w *World) { w.edit("moves the partition", w.setPartition) }},
+		{"cost", 5, (*World).price},
 		{"pause", 3, func(w *World) {
 			w.edit("pauses or resumes", func(s *v1alpha1.ModelServingSpec) { s.Paused = !s.Paused })
 		}},
@@ -92,6 +97,14 @@ func (w *World) setImage(s *v1alpha1.ModelServingSpec, kind string) {
 	}
 }
 
+// Bad reports whether there are Pods that cannot become ready.
+func (w *World) Bad() bool {
+	return slices.ContainsFunc(w.pods(nil), func(pod *corev1.Pod) bool {
+		image := pod.Spec.Containers[0].Image
+		return strings.Contains(image, imageStuck) || strings.Contains(image, imageCrash)
+	})
+}
+
 // Heal has the user take back what is bad, so that what is declared can be reached.
 func (w *World) Heal() {
 	for range w.Server.All(cluster.ModelServing) {
@@ -136,15 +149,44 @@ func (w *World) changeStrategy(s *v1alpha1.ModelServingSpec) {
 	w.setBudgets(s)
 }
 
+// setPartition protects some units, or none.
+func (w *World) setPartition(s *v1alpha1.ModelServingSpec) {
+	p := intstr.FromInt32(int32(w.IntN(4)))
+	if s.RolloutStrategy.Type == v1alpha1.RoleRollingUpdate {
+		s.Template.Roles[w.IntN(len(s.Template.Roles))].Partition = &p
+		return
+	}
+	if s.RolloutStrategy.RollingUpdateConfiguration == nil {
+		s.RolloutStrategy.RollingUpdateConfiguration = &v1alpha1.RollingUpdateConfiguration{}
+	}
+	s.RolloutStrategy.RollingUpdateConfiguration.Partition = &p
+}
+
+// price says of the Pods of one group that they are the first to go: so come gaps between ordinals.
+func (w *World) price() {
+	groups := w.Server.All(cluster.ServingGroup)
+	if len(groups) == 0 {
+		return
+	}
+	g := pick(w.Loop, groups...)
+	for _, pod := range w.pods(nil) {
+		if pod.Labels[v1alpha1.LabelServingGroup] == g.GetName() {
+			c := pod.DeepCopy()
+			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "controller.kubernetes.io/pod-deletion-cost", "-10")
+			w.must(w.as("user").Update(w.ctx, c))
+		}
+	}
+}
+
 func (w *World) deletePod() {
 	if all := w.pods(nil); len(all) > 0 {
-		w.remove1("user", pick(w.Loop, all...))
+		w.userDeletes(pick(w.Loop, all...))
 	}
 }
 
 func (w *World) deleteGroup() {
 	if all := w.Server.All(cluster.ServingGroup); len(all) > 0 {
-		w.remove1("user", pick(w.Loop, all...))
+		w.userDeletes(pick(w.Loop, all...))
 	}
 }
 
@@ -155,7 +197,7 @@ func (w *World) deleteServing() {
 		return
 	}
 	o := pick(w.Loop, all...)
-	w.remove1("user", o)
+	w.userDeletes(o)
 	if w.Chance(0.7) {
 		w.After(w.Between(100*time.Millisecond, 20*time.Second), func() {
 			if w.Server.Stored(cluster.ModelServing, client.ObjectKeyFromObject(o)) == nil {
@@ -165,10 +207,10 @@ func (w *World) deleteServing() {
 	}
 }
 
-func (w *World) remove1(who string, o client.Object) {
+func (w *World) userDeletes(o client.Object) {
 	c, ok := o.DeepCopyObject().(client.Object)
 	if ok {
-		w.must(client.IgnoreNotFound(w.as(who).Delete(w.ctx, c)))
+		w.must(client.IgnoreNotFound(w.as("user").Delete(w.ctx, c)))
 	}
 }
 
@@ -215,7 +257,7 @@ func (w *World) leave(o client.Object) {
 		return
 	}
 	if stored := w.Server.Stored(kind, client.ObjectKeyFromObject(o)); stored != nil && stored.GetUID() == o.GetUID() {
-		w.remove1("user", stored)
+		w.userDeletes(stored)
 	}
 }
 

@@ -90,7 +90,7 @@ func (w *World) follow(c cluster.Write) {
 			w.wakeAgent(c.Key)
 		}
 	}
-	if c.Verb == cluster.Remove && !w.sweep {
+	if (c.Verb == cluster.Remove || c.Verb == cluster.Create) && !w.sweep {
 		w.sweep = true
 		w.After(w.Between(100*time.Millisecond, 4*time.Second), w.collect)
 	}
