@@ -30,9 +30,10 @@ func owned(name string, uid types.UID, owner types.UID) metav1.ObjectMeta {
 	}
 }
 
-func serving(replicas int32, updating ...string) *v1alpha1.ModelServing {
+// serving declares two groups.
+func serving(updating ...string) *v1alpha1.ModelServing {
 	ms := &v1alpha1.ModelServing{ObjectMeta: metav1.ObjectMeta{Name: "ms", UID: "ms", Generation: 1}}
-	ms.Spec.Replicas = &replicas
+	ms.Spec.Replicas = new(int32(2))
 	ms.Status.ObservedGeneration = 1
 	ms.Status.Updating = updating
 	return ms
@@ -62,7 +63,7 @@ func going(p *corev1.Pod) *corev1.Pod {
 // steady is a ModelServing of two groups in service.
 func steady() *film {
 	f := &film{}
-	f.show(watch.Added, serving(2))
+	f.show(watch.Added, serving())
 	for _, name := range []string{"a", "b"} {
 		f.show(watch.Added, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
@@ -79,7 +80,7 @@ func TestJudge(t *testing.T) {
 		want string // a part of the only violation; empty: none
 	}{
 		"one of two goes, booked": {func(f *film) {
-			f.show(watch.Modified, serving(2, "ms-1"))
+			f.show(watch.Modified, serving("ms-1"))
 			f.show(watch.Modified, going(pod(1, "a", corev1.ConditionTrue)))
 			f.show(watch.Deleted, pod(1, "a", corev1.ConditionFalse))
 			f.show(watch.Modified, group(1, "b"))
@@ -89,15 +90,15 @@ func TestJudge(t *testing.T) {
 			f.show(watch.Modified, going(pod(1, "a", corev1.ConditionTrue)))
 		}, "in the ledger"},
 		"the second goes before the first is back": {func(f *film) {
-			f.show(watch.Modified, serving(2, "ms-1"))
+			f.show(watch.Modified, serving("ms-1"))
 			f.show(watch.Modified, pod(1, "a", corev1.ConditionFalse))
 			f.show(watch.Modified, pod(0, "a", corev1.ConditionFalse))
 		}, "0 groups available, 1 are promised"},
 		"two units are booked": {func(f *film) {
-			f.show(watch.Modified, serving(2, "ms-0", "ms-1"))
+			f.show(watch.Modified, serving("ms-0", "ms-1"))
 		}, "2 units in update, at most 1"},
 		"a Pod is made before the pin says so": {func(f *film) {
-			f.show(watch.Modified, serving(2, "ms-1"))
+			f.show(watch.Modified, serving("ms-1"))
 			f.show(watch.Deleted, pod(1, "a", corev1.ConditionFalse))
 			f.show(watch.Added, pod(1, "b", corev1.ConditionFalse))
 		}, "pinned to a"},
@@ -116,7 +117,7 @@ func TestJudge(t *testing.T) {
 		"a group that the test broke may go": {func(f *film) {
 			p := going(pod(0, "a", corev1.ConditionTrue))
 			f.show(watch.Modified, p)
-			f.show(watch.Modified, serving(2, "ms-1"))
+			f.show(watch.Modified, serving("ms-1"))
 			f.show(watch.Modified, going(pod(1, "a", corev1.ConditionTrue)))
 		}, ""},
 	} {
