@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,7 +93,7 @@ func (s *Server) replace(by caller, w Write) error {
 	w.By, w.Frame = by.name, by.frame
 	w.New.SetResourceVersion(w.Old.GetResourceVersion())
 	w.New.SetGeneration(w.Old.GetGeneration())
-	if equality.Semantic.DeepEqual(w.Old, w.New) {
+	if unchanged(w) {
 		return nil
 	}
 	if w.Verb == Update && hasGeneration(w.Kind) && !sameSpec(w.Old, w.New) {
@@ -103,6 +104,15 @@ func (s *Server) replace(by caller, w Write) error {
 	}
 	s.store(w)
 	return nil
+}
+
+// unchanged: an update of the status leaves the spec alone, which is the larger part.
+func unchanged(w Write) bool {
+	if w.Verb != UpdateStatus {
+		return equality.Semantic.DeepEqual(w.Old, w.New)
+	}
+	return maps.Equal(w.Old.GetLabels(), w.New.GetLabels()) && maps.Equal(w.Old.GetAnnotations(), w.New.GetAnnotations()) &&
+		equality.Semantic.DeepEqual(part(w.Old, "Status").Interface(), part(w.New, "Status").Interface())
 }
 
 func (s *Server) delete(by caller, given client.Object, o client.DeleteOptions) error {
