@@ -65,9 +65,10 @@ test-unit: ## Run the tests that need nothing but Go and gcc
 	@.ci/suite test-unit $(GO_TEST) ./...
 
 .PHONY: test
-test: lab-ready ## Run all tests, those on the lab included (root)
+test: lab-ready ## Run all tests, the simulation and those on the lab included (root)
 	@failed=0; \
 	$(MAKE) --no-print-directory test-unit || failed=1; \
+	.ci/suite sim $(MAKE) --no-print-directory sim || failed=1; \
 	$(MAKE) --no-print-directory test-lab || failed=1; \
 	exit $$failed
 
