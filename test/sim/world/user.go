@@ -38,7 +38,7 @@ func deeds() []deed {
 		{"roles", 3, func(w *World) { w.edit("changes the roles", w.changeRoles) }},
 		{"budgets", 5, func(w *World) { w.edit("changes the budgets", w.setBudgets) }},
 		{"partition", 5, func(w *World) { w.edit("moves the partition", w.setPartition) }},
-		{"cost", 5, (*World).price},
+		{"gap", 5, (*World).gap},
 		{"pause", 3, func(w *World) {
 			w.edit("pauses or resumes", func(s *v1alpha1.ModelServingSpec) { s.Paused = !s.Paused })
 		}},
@@ -151,7 +151,7 @@ func (w *World) changeStrategy(s *v1alpha1.ModelServingSpec) {
 
 // setPartition protects some units, or none.
 func (w *World) setPartition(s *v1alpha1.ModelServingSpec) {
-	p := intstr.FromInt32(int32(w.IntN(4)))
+	p := intstr.FromInt32(int32(w.IntN(3)))
 	if s.RolloutStrategy.Type == v1alpha1.RoleRollingUpdate {
 		s.Template.Roles[w.IntN(len(s.Template.Roles))].Partition = &p
 		return
@@ -162,20 +162,24 @@ func (w *World) setPartition(s *v1alpha1.ModelServingSpec) {
 	s.RolloutStrategy.RollingUpdateConfiguration.Partition = &p
 }
 
-// price says of the Pods of one group that they are the first to go: so come gaps between ordinals.
-func (w *World) price() {
+// gap has the group with the lowest ordinal go first when there are to be fewer, and then protects
+// some of those that are left: from now on ordinals are no positions.
+func (w *World) gap() {
 	groups := w.Server.All(cluster.ServingGroup)
-	if len(groups) == 0 {
+	if len(groups) < 2 {
 		return
 	}
-	g := pick(w.Loop, groups...)
 	for _, pod := range w.pods(nil) {
-		if pod.Labels[v1alpha1.LabelServingGroup] == g.GetName() {
+		if pod.Labels[v1alpha1.LabelServingGroup] == groups[0].GetName() {
 			c := pod.DeepCopy()
 			metav1.SetMetaDataAnnotation(&c.ObjectMeta, "controller.kubernetes.io/pod-deletion-cost", "-10")
 			w.must(w.as("user").Update(w.ctx, c))
 		}
 	}
+	w.After(5*time.Second, func() {
+		w.edit("wants one group less of", func(s *v1alpha1.ModelServingSpec) { s.Replicas = new(max(1, *s.Replicas-1)) })
+	})
+	w.After(w.Between(20*time.Second, 3*time.Minute), func() { w.edit("moves the partition of", w.setPartition) })
 }
 
 func (w *World) deletePod() {
