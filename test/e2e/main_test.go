@@ -4,7 +4,7 @@ package e2e
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -29,18 +29,10 @@ var (
 	img    images
 )
 
-// sideBySide is how many scenes run at a time: they wait most of the time, so it is not a matter
-// of cores.
-const sideBySide = "6"
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = flag.Set("test.parallel", sideBySide)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute)
 	defer cancel()
-	if err := start(ctx); err != nil {
+	if err := errors.Join(cluster.SideBySide("6"), start(ctx)); err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
@@ -52,21 +44,15 @@ func start(ctx context.Context) error {
 	if shared, err = cluster.Start(ctx, os.Stderr); err != nil {
 		return err
 	}
-	for _, p := range []struct {
-		to  *string
-		tag string
-		env map[string]string
-	}{
-		{&img.v1, "v1", nil},
-		{&img.v2, "v2", nil},
-		{&img.v3, "v3", nil},
-		{&img.bad, "bad", map[string]string{"PITSTOP_ENGINE_CRASH_AFTER": "0s"}},
-		{&img.slow, "slow", map[string]string{"PITSTOP_ENGINE_LOAD": "8s"}},
-		{&img.stubborn, "stubborn", map[string]string{"PITSTOP_ENGINE_IGNORE_SIGTERM": "true"}},
-	} {
-		if *p.to, err = shared.Engine(ctx, p.tag, p.env); err != nil {
-			return err
-		}
+	if err = shared.Engines(ctx,
+		cluster.EngineTag{Ref: &img.v1, Name: "v1"},
+		cluster.EngineTag{Ref: &img.v2, Name: "v2"},
+		cluster.EngineTag{Ref: &img.v3, Name: "v3"},
+		cluster.EngineTag{Ref: &img.bad, Name: "bad", Env: map[string]string{"PITSTOP_ENGINE_CRASH_AFTER": "0s"}},
+		cluster.EngineTag{Ref: &img.slow, Name: "slow", Env: map[string]string{"PITSTOP_ENGINE_LOAD": "8s"}},
+		cluster.EngineTag{Ref: &img.stubborn, Name: "stubborn", Env: map[string]string{"PITSTOP_ENGINE_IGNORE_SIGTERM": "true"}},
+	); err != nil {
+		return err
 	}
 	same, err := shared.Builder.Engine(ctx, "v1", nil)
 	if err != nil {

@@ -4,7 +4,7 @@ package rollout
 
 import (
 	"context"
-	"flag"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -28,17 +28,10 @@ var (
 	img    struct{ v1, v2, v3, bad string }
 )
 
-// sideBySide is how many scenarios run at a time.
-const sideBySide = "3"
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = flag.Set("test.parallel", sideBySide)
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute)
 	defer cancel()
-	if err := start(ctx); err != nil {
+	if err := errors.Join(cluster.SideBySide("3"), start(ctx)); err != nil {
 		fmt.Fprintln(os.Stderr, "rollout:", err)
 		os.Exit(1)
 	}
@@ -50,21 +43,12 @@ func start(ctx context.Context) error {
 	if shared, err = cluster.Start(ctx, os.Stderr); err != nil {
 		return err
 	}
-	for _, p := range []struct {
-		to  *string
-		tag string
-		env map[string]string
-	}{
-		{&img.v1, "v1", nil},
-		{&img.v2, "v2", nil},
-		{&img.v3, "v3", nil},
-		{&img.bad, "bad", map[string]string{"PITSTOP_ENGINE_CRASH_AFTER": "0s"}},
-	} {
-		if *p.to, err = shared.Engine(ctx, p.tag, p.env); err != nil {
-			return err
-		}
-	}
-	return nil
+	return shared.Engines(ctx,
+		cluster.EngineTag{Ref: &img.v1, Name: "v1"},
+		cluster.EngineTag{Ref: &img.v2, Name: "v2"},
+		cluster.EngineTag{Ref: &img.v3, Name: "v3"},
+		cluster.EngineTag{Ref: &img.bad, Name: "bad", Env: map[string]string{"PITSTOP_ENGINE_CRASH_AFTER": "0s"}},
+	)
 }
 
 // A play is one ModelServing of one test, recorded from its first frame.
