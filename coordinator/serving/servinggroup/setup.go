@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +29,8 @@ const (
 	indexNode = "nodeName"
 	// workers are the groups that are looked at at one time.
 	workers = 8
+	// firstRetry is the pause after the first error; it doubles up to lastRetry.
+	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
 )
 
 // Setup has the manager call Reconcile for whatever may matter to a group.
@@ -41,7 +45,11 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("servinggroup").
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			// The default's pauses grow to a quarter of an hour.
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, lastRetry),
+		}).
 		For(&v1alpha1.ServingGroup{}).
 		Owns(&corev1.Pod{}).
 		Owns(&corev1.Service{}).
