@@ -16,9 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/verb"
 	"pitstop.dev/test/cluster"
 	"pitstop.dev/test/rollout/record"
 )
@@ -209,5 +212,18 @@ func (p *play) meddle(ctx context.Context, who int) {
 				return nil
 			})
 		}
+	}
+}
+
+// verb runs the plugin, and wants its exit code and a text in what it says.
+func (p *play) verb(code int, text string, args ...string) {
+	p.t.Helper()
+	streams, _, out, errs := genericiooptions.NewTestIOStreams()
+	got := verb.Execute(p.t.Context(), append(args, "--kubeconfig", p.KubeconfigPath(), "-n", cluster.Namespace), verb.Env{
+		Streams: streams, Clock: clock.RealClock{}, Version: "test", Connect: verb.Connect,
+	})
+	p.t.Logf("kubectl pitstop %s: exit code %d\n%s%s", strings.Join(args, " "), got, out, errs)
+	if got != code || !strings.Contains(out.String(), text) {
+		p.t.Errorf("kubectl pitstop %v: exit code %d, want %d and %q", args, got, code, text)
 	}
 }

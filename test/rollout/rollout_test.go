@@ -185,3 +185,24 @@ func TestOthersWriteTheSameObjectsAllTheTime(t *testing.T) {
 	p.waits(cluster.Complete)
 	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
 }
+
+func TestTheVerbs(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, "verbs", budget(1, 0, 0), record.Rules{MaxUnavailable: 1})
+	p.verb(0, "", "pause", "verbs")
+	p.edits(image(img.v2))
+	p.waits(func(ms *v1alpha1.ModelServing) bool {
+		c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionProgressing)
+		return c != nil && c.Reason == string(v1alpha1.ProgressingPaused)
+	})
+	p.verb(0, "Paused", "explain", "ms/verbs")
+	p.verb(0, "", "resume", "verbs")
+	p.waits(cluster.Complete)
+	p.edits(func(s *v1alpha1.ModelServingSpec) { s.Replicas = new(int32(3)) })
+	p.verb(0, "verbs-0", "get", "verbs")
+	p.verb(0, img.v2, "history", "verbs")
+	p.verb(1, "", "undo", "verbs", "--to-revision", "77")
+	p.verb(0, "", "undo", "verbs")
+	p.waits(func(ms *v1alpha1.ModelServing) bool { return cluster.Complete(ms) && ms.Status.UpdatedReplicas == 3 })
+	want(t, "images", map[string]int{img.v1: 9}, p.images("0", "1", "2", "3"))
+}
