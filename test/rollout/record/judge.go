@@ -38,6 +38,7 @@ type Judge struct {
 	pods       map[string]*corev1.Pod
 	revisions  map[string]bool
 	updating   []string
+	booked     map[string]int // replicas by which each unit of the ledger was chosen
 	steady     bool // all groups were available once
 	available  int
 	violations []string
@@ -82,6 +83,14 @@ func (j *Judge) serving(f Frame, ms *v1alpha1.ModelServing) {
 		return s.Generation < ms.Status.ObservedGeneration
 	})
 	j.updating = ms.Status.Updating
+	before := j.booked
+	j.booked = map[string]int{}
+	for _, entry := range j.updating {
+		j.booked[entry] = j.least()
+		if chosen, ok := before[entry]; ok {
+			j.booked[entry] = chosen
+		}
+	}
 	if limit := max(1, j.MaxUnavailable+j.MaxSurge); len(j.updating) > limit+j.shrink() {
 		j.violate(f, "%d units in update, at most %d may be: %v", len(j.updating), limit, j.updating)
 	}
@@ -206,11 +215,21 @@ func (j *Judge) bounds(f Frame) {
 	}
 	if j.steady {
 		j.Judged++
-		if floor := j.least() - j.MaxUnavailable; n < j.available && n < floor {
+		if floor := j.promised() - j.MaxUnavailable; n < j.available && n < floor {
 			j.violate(f, "%d groups available, %d are promised", n, floor)
 		}
 	}
 	j.available = n
+}
+
+// promised is the number of replicas that the budget is judged by: a unit that was chosen before a
+// scale-up goes on afterwards.
+func (j *Judge) promised() int {
+	n := j.least()
+	for _, chosen := range j.booked {
+		n = min(n, chosen)
+	}
+	return n
 }
 
 // serves reports whether all Pods of all instances of the group are Ready and stay.

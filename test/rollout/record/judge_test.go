@@ -94,6 +94,19 @@ func TestJudge(t *testing.T) {
 			f.show(watch.Modified, pod(1, "a", corev1.ConditionFalse))
 			f.show(watch.Modified, pod(0, "a", corev1.ConditionFalse))
 		}, "0 groups available, 1 are promised"},
+		"a unit that was chosen before a scale-up goes on": {func(f *film) {
+			f.show(watch.Modified, serving("ms-1"))
+			more := serving("ms-1")
+			more.Spec.Replicas, more.Generation, more.Status.ObservedGeneration = new(int32(3)), 2, 2
+			f.show(watch.Modified, more)
+			f.show(watch.Modified, pod(1, "a", corev1.ConditionFalse))
+		}, ""},
+		"a unit that is chosen after a scale-up waits for the new group": {func(f *film) {
+			more := serving()
+			more.Spec.Replicas, more.Generation, more.Status.ObservedGeneration = new(int32(3)), 2, 2
+			f.show(watch.Modified, more)
+			f.show(watch.Modified, pod(1, "a", corev1.ConditionFalse))
+		}, "1 groups available, 2 are promised"},
 		"two units are booked": {func(f *film) {
 			f.show(watch.Modified, serving("ms-0", "ms-1"))
 		}, "2 units in update, at most 1"},
