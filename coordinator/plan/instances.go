@@ -75,11 +75,14 @@ func (w *world) pinOfNew(role string, ordinal int32, group string) string {
 
 // rollInstances starts updates of role instances, and the removal of those whose role is no longer
 // declared, as many as the budget of each role and the cap over all groups allow. Beyond the cap, after
-// it was lowered, only units go on that are out of service already.
+// it was lowered, nothing is taken: what is booked and not open may be in service, and is struck.
 func (w *world) rollInstances() {
 	left := int32(len(w.groups))
 	if most := w.Serving.MaxUnavailableGroups; most > 0 {
 		left = most - w.touched()
+	}
+	if left < 0 {
+		return
 	}
 	for _, c := range w.callers() {
 		if !c.touched {
@@ -89,14 +92,10 @@ func (w *world) rollInstances() {
 			left--
 		}
 		for _, u := range c.starts {
-			if left >= 0 || u.booked {
-				w.start(u)
-			}
+			w.start(u)
 		}
 		for _, u := range c.retired {
-			if left >= 0 || u.booked {
-				w.remove(u)
-			}
+			w.remove(u)
 		}
 	}
 }

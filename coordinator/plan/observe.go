@@ -169,8 +169,9 @@ func (g *group) of(role string) []*unit {
 }
 
 // judgeGroup derives the group's readiness from that of its instances: in every role of its layout all
-// that are to stay are ready, and there are as many as declared. Without any Ready entry Pod in one of its roles a group
-// answers no request: it is down.
+// that are to stay are ready, and there are as many as declared. One of a role that was added to the group
+// counts from its first update on, which takes away what served. Without any Ready entry Pod in one of
+// its roles a group answers no request: it is down.
 func (w *world) judgeGroup(g *group) {
 	u := g.whole
 	u.ready = u.open == nil && !u.leaving && (g.settled && g.layout != nil || len(g.instances) > 0)
@@ -185,11 +186,14 @@ func (w *world) judgeGroup(g *group) {
 		g.serves = g.serves && c.available >= declared.Replicas-declared.MaxUnavailable
 		u.down = u.down || c.staying > 0 && c.down == c.staying
 	}
-	u.uncertain = !u.ready && u.open == nil && !u.booked && !u.leaving && !g.settled
 	for i := range g.instances {
-		u.cost += g.instances[i].cost
-		u.since = earlier(u.since, g.instances[i].since)
+		part := &g.instances[i]
+		u.ready = u.ready && !(part.stays() && part.updating())
+		u.available = u.available && u.ready && !(part.stays() && part.booked)
+		u.cost += part.cost
+		u.since = earlier(u.since, part.since)
 	}
+	u.uncertain = !u.ready && u.open == nil && !u.booked && !u.leaving && !g.settled
 	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady); u.since.IsZero() && c != nil && c.Status != metav1.ConditionTrue {
 		u.since = c.LastTransitionTime.Time
 	}
