@@ -9,10 +9,12 @@ import (
 )
 
 // rolePool has the instances of a declared role in one group. Only RoleRollingUpdate brings role
-// instances to the target, and only it has surge and a partition for them.
+// instances to the target, and only it has surge and a partition for them. The pool lasts until the next
+// one is asked for.
 func (w *world) rolePool(g *group, r Role) pool {
+	w.part = g.appendOf(w.part[:0], r.Name)
 	p := pool{
-		units: g.of(r.Name), replicas: r.Replicas, maxUnavailable: r.MaxUnavailable,
+		units: w.part, replicas: r.Replicas, maxUnavailable: r.MaxUnavailable,
 		paused: w.Serving.Paused,
 	}
 	if w.byRole() {
@@ -115,7 +117,7 @@ func (c caller) down() bool {
 // callers returns the groups that have something to take: those first that are touched already,
 // then those with a unit that is down, then the highest ordinal.
 func (w *world) callers() []caller {
-	var callers []caller
+	callers := make([]caller, 0, len(w.groups))
 	for _, g := range w.groups {
 		if g.whole.leaving || g.whole.open != nil || g.whole.booked || w.Serving.Paused {
 			continue
@@ -142,9 +144,12 @@ func (w *world) retirable(g *group) []*unit {
 			gone[role] = true
 		}
 	}
+	if len(gone) == 0 {
+		return nil
+	}
 	var units []*unit
 	for _, role := range slices.Sorted(maps.Keys(gone)) {
-		p := pool{units: g.of(role), maxUnavailable: int32(len(g.instances))}
+		p := pool{units: g.appendOf(nil, role), maxUnavailable: int32(len(g.instances))}
 		if p.count((*unit).stays) == int32(len(p.units)) {
 			units = append(units, p.victims(1)...)
 		}
@@ -162,7 +167,7 @@ func (w *world) touched() int32 {
 }
 
 func (w *world) touches(g *group) bool {
-	return slices.ContainsFunc(g.instances, func(u unit) bool {
+	return g.anyPart(func(u *unit) bool {
 		return u.updating() || u.booked && !u.removing() || u.removing() && !w.target.has(u.role)
 	})
 }

@@ -150,16 +150,15 @@ func (w *world) groupAtTarget(g *group) bool {
 		}
 	}
 	for role := range w.target {
-		if !g.layout.has(role) && w.declared[role].Replicas > 0 && len(g.of(role)) == 0 {
+		if !g.layout.has(role) && w.declared[role].Replicas > 0 && !g.anyPart(func(u *unit) bool { return u.role == role }) {
 			return false
 		}
 	}
 	return true
 }
 
-// of returns the instances of a role.
-func (g *group) of(role string) []*unit {
-	var units []*unit
+// appendOf appends the instances of a role to units.
+func (g *group) appendOf(units []*unit, role string) []*unit {
 	for i := range g.instances {
 		if g.instances[i].role == role {
 			units = append(units, &g.instances[i])

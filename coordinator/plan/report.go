@@ -33,7 +33,7 @@ func (w *world) open() iter.Seq[*unit] {
 			if len(g.draft.Updates) == 0 {
 				continue
 			}
-			for _, u := range g.units() {
+			for u := range g.units() {
 				if u.open != nil && !yield(u) {
 					return
 				}

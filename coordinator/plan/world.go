@@ -26,6 +26,8 @@ type world struct {
 	// memory is where units are made, and counts where they are counted: one piece of memory for all.
 	memory []unit
 	counts []instanceCounts
+	// part is where the units of one role are listed.
+	part []*unit
 
 	creates []Action
 	// unresolved are the units that are not created because their revision cannot be read.
@@ -105,7 +107,7 @@ func (w *world) findFailed() {
 		if len(g.draft.Updates) == 0 || g.whole.leaving {
 			continue
 		}
-		for _, u := range g.units() {
+		for u := range g.units() {
 			if u.updating() && u.reached(v1alpha1.UnitFailed) && u.atTarget {
 				w.failed = u
 				return
