@@ -175,8 +175,8 @@ func (w *world) touches(g *group) bool {
 // start takes a unit out of service to bring it to the target.
 func (w *world) start(u *unit) {
 	u.group.starts = true
-	w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRecreate, Target: w.want(u), Previous: u.pin})
-	u.group.note(v1alpha1.EventUnitStarted, fmt.Sprintf("%s is taken out of service: revision %s to %s", u.name(), u.pin, u.open.Target))
+	entry := w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRecreate, Target: w.want(u), Previous: u.pin})
+	u.group.note(v1alpha1.EventUnitStarted, entry+" is taken out of service: revision "+u.pin+" to "+u.open.Target)
 }
 
 // reports reports whether the group's status still lists the instance.
