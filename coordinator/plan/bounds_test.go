@@ -233,20 +233,27 @@ func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
 			all++
 			ready += one(is(name))
 		}
-		if ready < max(all, m.role(role).Replicas) {
+		if m.hidden[g.Spec.Revision] && g.Spec.Revision != m.target || m.digest(g.Spec.Revision, role) != "" {
+			all = max(all, m.role(role).Replicas)
+		}
+		if ready < all {
 			return false
 		}
 	}
 	return true
 }
 
-// rolesOf are the roles of the group's revision, or as long as that cannot be read those that it has.
+// rolesOf are the roles of the group's revision; as long as that cannot be read, or if roles are not added
+// one by one, also those that it has.
 func (m *model) rolesOf(g *servingGroup) map[string]bool {
 	roles := map[string]bool{}
-	if m.hidden[g.Spec.Revision] && g.Spec.Revision != m.target {
+	hidden := m.hidden[g.Spec.Revision] && g.Spec.Revision != m.target
+	if hidden || m.serving.Type != v1alpha1.RoleRollingUpdate {
 		for i := range g.Spec.Instances {
 			roles[g.Spec.Instances[i].Role] = true
 		}
+	}
+	if hidden {
 		return roles
 	}
 	for role := range m.layouts[g.Spec.Revision] {

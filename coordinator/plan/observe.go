@@ -168,17 +168,20 @@ func (g *group) appendOf(units []*unit, role string) []*unit {
 }
 
 // judgeGroup derives the group's readiness from that of its instances: in every role of its layout all
-// that are to stay are ready, and there are as many as declared. One of a role that was added to the group
-// counts from its first update on, which takes away what served. Without any Ready entry Pod in one of
+// that are to stay are ready, and there are as many as declared. With RoleRollingUpdate one of a role that was
+// added counts from its first update on, which takes away what served. Without any Ready entry Pod in one of
 // its roles a group answers no request: it is down.
 func (w *world) judgeGroup(g *group) {
 	u := g.whole
 	u.ready = u.open == nil && !u.leaving && (g.settled && g.layout != nil || len(g.instances) > 0)
 	u.available = u.ready && !u.booked
 	g.serves = u.available
-	w.counts = g.counts(w.counts[:0])
+	w.counts = w.countInstances(w.counts[:0], g)
 	for _, c := range w.counts {
 		declared := w.declared[c.role]
+		if g.layout != nil && !g.layout.has(c.role) {
+			declared = Role{} // more of it come with the group's update
+		}
 		needed := max(c.staying, declared.Replicas)
 		u.ready = u.ready && c.ready >= needed
 		u.available = u.available && c.available >= needed
@@ -212,16 +215,16 @@ type instanceCounts struct {
 	staying, ready, available, down int32
 }
 
-// counts appends the counts of each role of the group's layout; of each role that it has if the layout
-// cannot be read.
-func (g *group) counts(counts []instanceCounts) []instanceCounts {
+// countInstances appends the counts of each role of the group's layout; of each role that the group has if
+// the layout cannot be read, or if roles are not added one by one.
+func (w *world) countInstances(counts []instanceCounts, g *group) []instanceCounts {
 	for role := range g.layout {
 		counts = append(counts, instanceCounts{role: role})
 	}
 	for i := range g.instances {
 		u := &g.instances[i]
 		at := slices.IndexFunc(counts, func(c instanceCounts) bool { return c.role == u.role })
-		if at < 0 && g.layout != nil {
+		if at < 0 && g.layout != nil && w.byRole() {
 			continue
 		}
 		if at < 0 {

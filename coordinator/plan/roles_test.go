@@ -147,11 +147,14 @@ func TestUpdateOfAnAddedRole(t *testing.T) {
 	open := base()
 	open.Ledger = []string{"ms-0/a-0"}
 	addUpdate(&open.Groups[0], "a-0", "Drain:Draining:new")
+	lost := base()
+	lost.Groups[0].Status.Instances[0].Ready, lost.Groups[0].Status.Instances[0].DownSince = false, ago(time.Second)
 	booked := base()
 	booked.Ledger = []string{"ms-0/a-0"}
 	run(t, map[string]row{
 		"leaves no budget for another group":      {open, nil},
 		"booked, it leaves none either":           {booked, []string{"Strike ms-0/a-0"}},
+		"one that was lost leaves none either":    {lost, nil},
 		"with nothing in update a group is taken": {base(), takes("ms-1")},
 	})
 	for name, kind := range map[string]v1alpha1.RolloutStrategyType{"by group": v1alpha1.ServingGroupRollingUpdate, "by role": v1alpha1.RoleRollingUpdate} {
