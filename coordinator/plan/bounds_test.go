@@ -233,7 +233,7 @@ func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
 			all++
 			ready += one(is(name))
 		}
-		if m.hidden[g.Spec.Revision] && g.Spec.Revision != m.target || m.digest(g.Spec.Revision, role) != "" {
+		if m.hidden[g.Spec.Revision] && g.Spec.Revision != m.target || m.digest(g.Spec.Revision, role) != "" || m.settles(g) {
 			all = max(all, m.role(role).Replicas)
 		}
 		if ready < all {
@@ -241,6 +241,18 @@ func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
 		}
 	}
 	return true
+}
+
+// settles reports whether the group is what the target makes of it, so that nothing but its pin is to be
+// written: then as many instances of an added role are missed as are declared.
+func (m *model) settles(g *servingGroup) bool {
+	t := taking{group: g}
+	for _, inst := range m.unitsOf(t) {
+		if pin := pinOf(&g.Spec, inst); m.hidden[pin] && pin != m.target {
+			return false
+		}
+	}
+	return *g.Spec.Ordinal >= m.serving.Partition && !m.outdated(t)
 }
 
 // rolesOf are the roles of the group's revision; as long as that cannot be read, or if roles are not added

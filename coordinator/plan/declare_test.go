@@ -62,6 +62,7 @@ func (m *model) hide() {
 // retype changes the unit of the rollout, at any time: the plan does not rely on admission, which forbids it
 // while units are in update.
 func (m *model) retype() {
+	m.mixed = m.mixed || len(m.ledger) > 0
 	if m.serving.Type == v1alpha1.RoleRollingUpdate {
 		m.serving.Type = v1alpha1.ServingGroupRollingUpdate
 	} else {

@@ -17,6 +17,8 @@ type group struct {
 	layout Layout
 	// settled: the status is about today's spec.
 	settled bool
+	// unwell: it is not ready, or one of its instances is not.
+	unwell bool
 	// serves: each role has as many available instances as its own budget demands.
 	serves bool
 

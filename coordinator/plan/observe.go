@@ -69,41 +69,41 @@ func (w *world) instancesOf(g *group) {
 				break
 			}
 		}
-		g.instances = append(g.instances, w.newInstance(g, inst, status))
+		w.addInstance(g, inst, status)
 	}
 	for i, known := range seen {
 		if st := &g.Status.Instances[i]; !known {
-			g.instances = append(g.instances, w.leavingInstance(g, st.Role, *st.Ordinal))
+			w.addLeaving(g, st.Role, *st.Ordinal)
 		}
 	}
 	for i := range g.Spec.Updates {
 		role, ordinal, ok := v1alpha1.ParseUnit(g.Spec.Updates[i].Unit)
 		if ok && !slices.ContainsFunc(g.instances, func(u unit) bool { return u.role == role && u.ordinal == ordinal }) {
-			g.instances = append(g.instances, w.leavingInstance(g, role, ordinal))
+			w.addLeaving(g, role, ordinal)
 		}
 	}
 }
 
-// leavingInstance is an instance that is declared no more: it keeps its ordinal until its last Pod
+// addLeaving adds an instance that is declared no more: it keeps its ordinal until its last Pod
 // is gone and its removal is closed.
-func (w *world) leavingInstance(g *group, role string, ordinal int32) unit {
-	u := w.newInstance(g, &v1alpha1.RoleInstance{Role: role, Ordinal: &ordinal}, nil)
-	u.leaving = true
-	return u
+func (w *world) addLeaving(g *group, role string, ordinal int32) {
+	w.addInstance(g, &v1alpha1.RoleInstance{Role: role, Ordinal: &ordinal}, nil).leaving = true
 }
 
-func (w *world) newInstance(g *group, inst *v1alpha1.RoleInstance, st *v1alpha1.InstanceStatus) unit {
-	u := unit{
+// addInstance adds an instance, and judges it where it lies: there may be very many.
+func (w *world) addInstance(g *group, inst *v1alpha1.RoleInstance, st *v1alpha1.InstanceStatus) *unit {
+	g.instances = append(g.instances, unit{
 		group: g, role: inst.Role, ordinal: *inst.Ordinal,
 		pin: cmp.Or(inst.Revision, g.Spec.Revision),
-	}
+	})
+	u := &g.instances[len(g.instances)-1]
 	layout := w.Layouts[u.pin]
 	u.known = layout.has(u.role)
 	u.atTarget = u.pin == w.Target && w.target.has(u.role) || sameRole(layout, w.target, u.role)
 	u.protected = w.byRole() && u.ordinal < w.declared[u.role].Partition
-	w.openOf(&u)
+	w.openOf(u)
 	if st != nil {
-		w.judgeInstance(&u, st)
+		w.judgeInstance(u, st)
 	}
 	return u
 }
@@ -179,8 +179,8 @@ func (w *world) judgeGroup(g *group) {
 	w.counts = w.countInstances(w.counts[:0], g)
 	for _, c := range w.counts {
 		declared := w.declared[c.role]
-		if g.layout != nil && !g.layout.has(c.role) {
-			declared = Role{} // more of it come with the group's update
+		if settles := u.atTarget && u.known && !u.protected; g.layout != nil && !g.layout.has(c.role) && !settles {
+			declared = Role{} // more of them come with the group's update
 		}
 		needed := max(c.staying, declared.Replicas)
 		u.ready = u.ready && c.ready >= needed
@@ -190,11 +190,13 @@ func (w *world) judgeGroup(g *group) {
 	}
 	for i := range g.instances {
 		part := &g.instances[i]
+		g.unwell = g.unwell || !part.ready
 		u.ready = u.ready && !(part.stays() && part.updating())
 		u.available = u.available && u.ready && !(part.stays() && part.booked)
 		u.cost += part.cost
 		u.since = earlier(u.since, part.since)
 	}
+	g.unwell = g.unwell || !u.ready
 	u.uncertain = !u.ready && u.open == nil && !u.booked && !u.leaving && !g.settled
 	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady); u.since.IsZero() && c != nil && c.Status != metav1.ConditionTrue {
 		u.since = c.LastTransitionTime.Time

@@ -147,6 +147,9 @@ func TestUpdateOfAnAddedRole(t *testing.T) {
 	open := base()
 	open.Ledger = []string{"ms-0/a-0"}
 	addUpdate(&open.Groups[0], "a-0", "Drain:Draining:new")
+	few := base()
+	few.Serving.Roles[0].Replicas = 2
+	few.Groups[0].Spec.Instances[0].Revision, few.Groups[0].Status.Instances[0].Revision = "new", "new"
 	lost := base()
 	lost.Groups[0].Status.Instances[0].Ready, lost.Groups[0].Status.Instances[0].DownSince = false, ago(time.Second)
 	booked := base()
@@ -155,6 +158,7 @@ func TestUpdateOfAnAddedRole(t *testing.T) {
 		"leaves no budget for another group":      {open, nil},
 		"booked, it leaves none either":           {booked, []string{"Strike ms-0/a-0"}},
 		"one that was lost leaves none either":    {lost, nil},
+		"one that is missed at the target too":    {few, []string{"ms-0 old: a-0=new -> new: a-0"}},
 		"with nothing in update a group is taken": {base(), takes("ms-1")},
 	})
 	for name, kind := range map[string]v1alpha1.RolloutStrategyType{"by group": v1alpha1.ServingGroupRollingUpdate, "by role": v1alpha1.RoleRollingUpdate} {

@@ -17,6 +17,8 @@ type world struct {
 	// booked is the ledger: by group the units in it.
 	booked map[string]map[string]bool
 	groups []*group
+	// unwell are those of the groups of which something is not ready.
+	unwell []*group
 	pool   pool
 	// failed is a unit that failed at the target, nil if none did.
 	failed *unit
@@ -61,6 +63,11 @@ func observe(s *Snapshot) *world {
 		w.groups = append(w.groups, &groups[i])
 	}
 	slices.SortFunc(w.groups, func(a, b *group) int { return cmp.Compare(a.whole.ordinal, b.whole.ordinal) })
+	for _, g := range w.groups {
+		if g.unwell {
+			w.unwell = append(w.unwell, g)
+		}
+	}
 	w.pool = w.groupPool()
 	return w
 }
