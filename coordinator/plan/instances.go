@@ -132,7 +132,7 @@ func (w *world) callers() []caller {
 			callers = append(callers, c)
 		}
 	}
-	slices.SortStableFunc(callers, byCall)
+	slices.SortFunc(callers, byCall)
 	return callers
 }
 
