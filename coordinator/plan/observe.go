@@ -191,8 +191,8 @@ func (w *world) judgeGroup(g *group) {
 	for i := range g.instances {
 		part := &g.instances[i]
 		g.unwell = g.unwell || !part.ready
-		u.ready = u.ready && !(part.stays() && part.updating())
-		u.available = u.available && u.ready && !(part.stays() && part.booked)
+		u.ready = u.ready && (!part.stays() || !part.updating())
+		u.available = u.available && u.ready && (!part.stays() || !part.booked)
 		u.cost += part.cost
 		u.since = earlier(u.since, part.since)
 	}
