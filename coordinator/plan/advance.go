@@ -12,7 +12,7 @@ func (w *world) advance() {
 		if g.whole.leaving || len(g.draft.Updates) == 0 {
 			continue
 		}
-		for _, u := range g.units() {
+		for u := range g.units() {
 			if u.open != nil {
 				w.advanceUnit(u)
 			}

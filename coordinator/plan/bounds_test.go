@@ -201,13 +201,25 @@ func (m *model) inOrder(takings []taking) error {
 }
 
 func (m *model) availableGroup(g *servingGroup) bool {
-	return !slices.Contains(m.ledger, g.Name) && m.groupHas(g, func(name string) bool { return m.availableInstance(g, name) })
+	booked := func(name string) bool { return slices.Contains(m.ledger, v1alpha1.LedgerEntry(g.Name, name)) }
+	return !slices.Contains(m.ledger, g.Name) && !partIs(g, booked) && m.groupHas(g, func(name string) bool { return m.availableInstance(g, name) })
+}
+
+// partIs reports whether an instance that is to stay has the property: whatever the strategy and the
+// group's layout, what is in update or booked is lost to the group.
+func partIs(g *servingGroup, is func(name string) bool) bool {
+	return slices.ContainsFunc(g.Spec.Instances, func(i v1alpha1.RoleInstance) bool {
+		name := v1alpha1.UnitName(i.Role, *i.Ordinal)
+		u := find(&g.Spec, name)
+		return (u == nil || u.Method != v1alpha1.UnitRemove) && is(name)
+	})
 }
 
 // groupHas reports whether, in a group that is in no update as a whole, all instances that are to stay
 // are as they should be, and as many as declared.
 func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
-	if g.Deleting || find(&g.Spec, "") != nil {
+	open := func(name string) bool { return find(&g.Spec, name) != nil }
+	if g.Deleting || find(&g.Spec, "") != nil || partIs(g, open) {
 		return false
 	}
 	for role := range m.rolesOf(g) {
@@ -221,20 +233,39 @@ func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
 			all++
 			ready += one(is(name))
 		}
-		if ready < max(all, m.role(role).Replicas) {
+		if m.hidden[g.Spec.Revision] && g.Spec.Revision != m.target || m.digest(g.Spec.Revision, role) != "" || m.settles(g) {
+			all = max(all, m.role(role).Replicas)
+		}
+		if ready < all {
 			return false
 		}
 	}
 	return true
 }
 
-// rolesOf are the roles of the group's revision, or as long as that cannot be read those that it has.
+// settles reports whether the group is what the target makes of it, so that nothing but its pin is to be
+// written: then as many instances of an added role are missed as are declared.
+func (m *model) settles(g *servingGroup) bool {
+	t := taking{group: g}
+	for _, inst := range m.unitsOf(t) {
+		if pin := pinOf(&g.Spec, inst); m.hidden[pin] && pin != m.target {
+			return false
+		}
+	}
+	return *g.Spec.Ordinal >= m.serving.Partition && !m.outdated(t)
+}
+
+// rolesOf are the roles of the group's revision; as long as that cannot be read, or if roles are not added
+// one by one, also those that it has.
 func (m *model) rolesOf(g *servingGroup) map[string]bool {
 	roles := map[string]bool{}
-	if m.hidden[g.Spec.Revision] && g.Spec.Revision != m.target {
+	hidden := m.hidden[g.Spec.Revision] && g.Spec.Revision != m.target
+	if hidden || m.serving.Type != v1alpha1.RoleRollingUpdate {
 		for i := range g.Spec.Instances {
 			roles[g.Spec.Instances[i].Role] = true
 		}
+	}
+	if hidden {
 		return roles
 	}
 	for role := range m.layouts[g.Spec.Revision] {
@@ -273,7 +304,7 @@ func (m *model) keepsRoles(takings []taking) error {
 	if m.serving.Type != v1alpha1.RoleRollingUpdate {
 		return nil
 	}
-	before, after := map[string]bool{}, map[string]bool{}
+	before, after, opens := map[string]bool{}, map[string]bool{}, false
 	for _, e := range m.ledger {
 		sg, unit, ok := cutEntry(e)
 		surplus := slices.ContainsFunc(takings, func(t taking) bool {
@@ -290,12 +321,12 @@ func (m *model) keepsRoles(takings []taking) error {
 		if !ok || t.kind == v1alpha1.UnitRemove && m.digest(m.target, role) != "" {
 			continue
 		}
-		after[t.group.Name] = true
+		after[t.group.Name], opens = true, true
 		if err := m.keepsRole(t.group, role, takings); err != nil {
 			return err
 		}
 	}
-	if most := m.serving.MaxUnavailableGroups; most > 0 && len(after) > len(before) && int32(len(after)) > most {
+	if most := m.serving.MaxUnavailableGroups; most > 0 && opens && int32(len(after)) > most {
 		return broken("instances of %d groups are out of service, those of %d may be", len(after), most)
 	}
 	return nil

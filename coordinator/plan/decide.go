@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"slices"
 	"strings"
 
 	"pitstop.dev/api/v1alpha1"
@@ -41,30 +40,64 @@ func (w *world) rollOut() {
 // covers, and last what a taken name could stop. Updates begin after the removals that make room for
 // them.
 func (w *world) actions() []Action {
-	var free, removals, starts, deletes []Action
 	var book []string
+	size := len(w.creates) + 2
 	for _, g := range w.groups {
 		book = append(book, g.entries...)
-		switch {
-		case g.remove:
-			deletes = append(deletes, g.action(Delete))
-		case g.starts:
-			starts = append(starts, g.action(Write))
-		case len(g.entries) > 0:
-			removals = append(removals, g.action(Write))
-		case g.changed:
-			free = append(free, g.action(Write))
-		}
+		size += int(one(g.phase() != unchanged))
 	}
-	var actions []Action
+	actions := make([]Action, 0, size)
 	if strike := w.strikes(); len(strike) > 0 {
 		actions = append(actions, Action{Kind: Strike, Entries: strike})
 	}
-	actions = append(actions, free...)
+	actions = w.appendPhase(actions, free)
 	if len(book) > 0 {
 		actions = append(actions, Action{Kind: Book, Entries: book})
 	}
-	return slices.Concat(actions, removals, starts, deletes, w.creates)
+	for _, p := range []phase{removing, starting, deleting} {
+		actions = w.appendPhase(actions, p)
+	}
+	return append(actions, w.creates...)
+}
+
+// A phase is when in a pass a group is written.
+type phase int
+
+const (
+	unchanged phase = iota
+	free            // needs no ledger entry
+	removing
+	starting
+	deleting
+)
+
+func (g *group) phase() phase {
+	switch {
+	case g.remove:
+		return deleting
+	case g.starts:
+		return starting
+	case len(g.entries) > 0:
+		return removing
+	case g.changed:
+		return free
+	default:
+		return unchanged
+	}
+}
+
+// appendPhase appends what is written of the groups in a phase.
+func (w *world) appendPhase(actions []Action, p phase) []Action {
+	kind := Write
+	if p == deleting {
+		kind = Delete
+	}
+	for _, g := range w.groups {
+		if g.phase() == p {
+			actions = append(actions, g.action(kind))
+		}
+	}
+	return actions
 }
 
 // action is the write or the deletion of the group.
@@ -92,7 +125,7 @@ func (w *world) strikes() []string {
 			continue
 		}
 		open[g.Name] = g.whole.leaving
-		for _, u := range g.units() {
+		for u := range g.units() {
 			open[u.name()] = open[u.name()] || u.open != nil
 		}
 		for i := range g.Spec.Updates {

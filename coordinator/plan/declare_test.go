@@ -59,11 +59,10 @@ func (m *model) hide() {
 	}
 }
 
-// retype changes the unit of the rollout, which admission allows while nothing is in update.
+// retype changes the unit of the rollout, at any time: the plan does not rely on admission, which forbids it
+// while units are in update.
 func (m *model) retype() {
-	if len(m.ledger) > 0 {
-		return
-	}
+	m.mixed = m.mixed || len(m.ledger) > 0
 	if m.serving.Type == v1alpha1.RoleRollingUpdate {
 		m.serving.Type = v1alpha1.ServingGroupRollingUpdate
 	} else {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 
 	"pitstop.dev/api/v1alpha1"
@@ -16,6 +17,8 @@ type group struct {
 	layout Layout
 	// settled: the status is about today's spec.
 	settled bool
+	// unwell: it is not ready, or one of its instances is not.
+	unwell bool
 	// serves: each role has as many available instances as its own budget demands.
 	serves bool
 
@@ -33,14 +36,28 @@ type group struct {
 // A note tells of one change of a draft.
 type note struct{ event, text string }
 
-// units returns the whole and the instances, in that order.
-func (g *group) units() []*unit {
-	units := make([]*unit, 0, 1+len(g.instances))
-	units = append(units, g.whole)
-	for i := range g.instances {
-		units = append(units, &g.instances[i])
+// units yields the whole and the instances, in that order.
+func (g *group) units() iter.Seq[*unit] {
+	return func(yield func(*unit) bool) {
+		if !yield(g.whole) {
+			return
+		}
+		for i := range g.instances {
+			if !yield(&g.instances[i]) {
+				return
+			}
+		}
 	}
-	return units
+}
+
+// anyPart reports whether it is so of an instance.
+func (g *group) anyPart(is func(*unit) bool) bool {
+	for i := range g.instances {
+		if is(&g.instances[i]) {
+			return true
+		}
+	}
+	return false
 }
 
 // crossed reports whether an update of u would cross one of the group that is open or booked: the
@@ -49,7 +66,7 @@ func (g *group) crossed(u *unit) bool {
 	if u.role != "" {
 		return g.whole.open != nil || g.whole.booked
 	}
-	return slices.ContainsFunc(g.instances, func(i unit) bool { return i.open != nil || i.booked })
+	return g.anyPart(func(i *unit) bool { return i.open != nil || i.booked })
 }
 
 // edit makes the draft one that may be written to.

@@ -9,10 +9,12 @@ import (
 )
 
 // rolePool has the instances of a declared role in one group. Only RoleRollingUpdate brings role
-// instances to the target, and only it has surge and a partition for them.
+// instances to the target, and only it has surge and a partition for them. The pool lasts until the next
+// one is asked for.
 func (w *world) rolePool(g *group, r Role) pool {
+	w.part = g.appendOf(w.part[:0], r.Name)
 	p := pool{
-		units: g.of(r.Name), replicas: r.Replicas, maxUnavailable: r.MaxUnavailable,
+		units: w.part, replicas: r.Replicas, maxUnavailable: r.MaxUnavailable,
 		paused: w.Serving.Paused,
 	}
 	if w.byRole() {
@@ -75,11 +77,14 @@ func (w *world) pinOfNew(role string, ordinal int32, group string) string {
 
 // rollInstances starts updates of role instances, and the removal of those whose role is no longer
 // declared, as many as the budget of each role and the cap over all groups allow. Beyond the cap, after
-// it was lowered, only units go on that are out of service already.
+// it was lowered, nothing is taken: what is booked and not open may be in service, and is struck.
 func (w *world) rollInstances() {
 	left := int32(len(w.groups))
 	if most := w.Serving.MaxUnavailableGroups; most > 0 {
 		left = most - w.touched()
+	}
+	if left < 0 {
+		return
 	}
 	for _, c := range w.callers() {
 		if !c.touched {
@@ -89,14 +94,10 @@ func (w *world) rollInstances() {
 			left--
 		}
 		for _, u := range c.starts {
-			if left >= 0 || u.booked {
-				w.start(u)
-			}
+			w.start(u)
 		}
 		for _, u := range c.retired {
-			if left >= 0 || u.booked {
-				w.remove(u)
-			}
+			w.remove(u)
 		}
 	}
 }
@@ -116,7 +117,7 @@ func (c caller) down() bool {
 // callers returns the groups that have something to take: those first that are touched already,
 // then those with a unit that is down, then the highest ordinal.
 func (w *world) callers() []caller {
-	var callers []caller
+	callers := make([]caller, 0, len(w.groups))
 	for _, g := range w.groups {
 		if g.whole.leaving || g.whole.open != nil || g.whole.booked || w.Serving.Paused {
 			continue
@@ -131,7 +132,7 @@ func (w *world) callers() []caller {
 			callers = append(callers, c)
 		}
 	}
-	slices.SortStableFunc(callers, byCall)
+	slices.SortFunc(callers, byCall)
 	return callers
 }
 
@@ -143,9 +144,12 @@ func (w *world) retirable(g *group) []*unit {
 			gone[role] = true
 		}
 	}
+	if len(gone) == 0 {
+		return nil
+	}
 	var units []*unit
 	for _, role := range slices.Sorted(maps.Keys(gone)) {
-		p := pool{units: g.of(role), maxUnavailable: int32(len(g.instances))}
+		p := pool{units: g.appendOf(nil, role), maxUnavailable: int32(len(g.instances))}
 		if p.count((*unit).stays) == int32(len(p.units)) {
 			units = append(units, p.victims(1)...)
 		}
@@ -163,7 +167,7 @@ func (w *world) touched() int32 {
 }
 
 func (w *world) touches(g *group) bool {
-	return slices.ContainsFunc(g.instances, func(u unit) bool {
+	return g.anyPart(func(u *unit) bool {
 		return u.updating() || u.booked && !u.removing() || u.removing() && !w.target.has(u.role)
 	})
 }
@@ -171,8 +175,8 @@ func (w *world) touches(g *group) bool {
 // start takes a unit out of service to bring it to the target.
 func (w *world) start(u *unit) {
 	u.group.starts = true
-	w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRecreate, Target: w.want(u), Previous: u.pin})
-	u.group.note(v1alpha1.EventUnitStarted, fmt.Sprintf("%s is taken out of service: revision %s to %s", u.name(), u.pin, u.open.Target))
+	entry := w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRecreate, Target: w.want(u), Previous: u.pin})
+	u.group.note(v1alpha1.EventUnitStarted, entry+" is taken out of service: revision "+u.pin+" to "+u.open.Target)
 }
 
 // reports reports whether the group's status still lists the instance.

@@ -30,6 +30,7 @@ type model struct {
 	groups  map[string]*servingGroup
 	writes  int64
 	healed  bool // nothing fails any more
+	mixed   bool // the strategy changed while units were in update
 	trace   []string
 	after   map[string]*v1alpha1.ServingGroupSpec // the specs as the plan at hand makes them
 }

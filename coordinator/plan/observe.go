@@ -69,41 +69,41 @@ func (w *world) instancesOf(g *group) {
 				break
 			}
 		}
-		g.instances = append(g.instances, w.newInstance(g, inst, status))
+		w.addInstance(g, inst, status)
 	}
 	for i, known := range seen {
 		if st := &g.Status.Instances[i]; !known {
-			g.instances = append(g.instances, w.leavingInstance(g, st.Role, *st.Ordinal))
+			w.addLeaving(g, st.Role, *st.Ordinal)
 		}
 	}
 	for i := range g.Spec.Updates {
 		role, ordinal, ok := v1alpha1.ParseUnit(g.Spec.Updates[i].Unit)
 		if ok && !slices.ContainsFunc(g.instances, func(u unit) bool { return u.role == role && u.ordinal == ordinal }) {
-			g.instances = append(g.instances, w.leavingInstance(g, role, ordinal))
+			w.addLeaving(g, role, ordinal)
 		}
 	}
 }
 
-// leavingInstance is an instance that is declared no more: it keeps its ordinal until its last Pod
+// addLeaving adds an instance that is declared no more: it keeps its ordinal until its last Pod
 // is gone and its removal is closed.
-func (w *world) leavingInstance(g *group, role string, ordinal int32) unit {
-	u := w.newInstance(g, &v1alpha1.RoleInstance{Role: role, Ordinal: &ordinal}, nil)
-	u.leaving = true
-	return u
+func (w *world) addLeaving(g *group, role string, ordinal int32) {
+	w.addInstance(g, &v1alpha1.RoleInstance{Role: role, Ordinal: &ordinal}, nil).leaving = true
 }
 
-func (w *world) newInstance(g *group, inst *v1alpha1.RoleInstance, st *v1alpha1.InstanceStatus) unit {
-	u := unit{
+// addInstance adds an instance, and judges it where it lies: there may be very many.
+func (w *world) addInstance(g *group, inst *v1alpha1.RoleInstance, st *v1alpha1.InstanceStatus) *unit {
+	g.instances = append(g.instances, unit{
 		group: g, role: inst.Role, ordinal: *inst.Ordinal,
 		pin: cmp.Or(inst.Revision, g.Spec.Revision),
-	}
+	})
+	u := &g.instances[len(g.instances)-1]
 	layout := w.Layouts[u.pin]
 	u.known = layout.has(u.role)
 	u.atTarget = u.pin == w.Target && w.target.has(u.role) || sameRole(layout, w.target, u.role)
 	u.protected = w.byRole() && u.ordinal < w.declared[u.role].Partition
-	w.openOf(&u)
+	w.openOf(u)
 	if st != nil {
-		w.judgeInstance(&u, st)
+		w.judgeInstance(u, st)
 	}
 	return u
 }
@@ -150,16 +150,15 @@ func (w *world) groupAtTarget(g *group) bool {
 		}
 	}
 	for role := range w.target {
-		if !g.layout.has(role) && w.declared[role].Replicas > 0 && len(g.of(role)) == 0 {
+		if !g.layout.has(role) && w.declared[role].Replicas > 0 && !g.anyPart(func(u *unit) bool { return u.role == role }) {
 			return false
 		}
 	}
 	return true
 }
 
-// of returns the instances of a role.
-func (g *group) of(role string) []*unit {
-	var units []*unit
+// appendOf appends the instances of a role to units.
+func (g *group) appendOf(units []*unit, role string) []*unit {
 	for i := range g.instances {
 		if g.instances[i].role == role {
 			units = append(units, &g.instances[i])
@@ -169,27 +168,36 @@ func (g *group) of(role string) []*unit {
 }
 
 // judgeGroup derives the group's readiness from that of its instances: in every role of its layout all
-// that are to stay are ready, and there are as many as declared. Without any Ready entry Pod in one of its roles a group
-// answers no request: it is down.
+// that are to stay are ready, and there are as many as declared. With RoleRollingUpdate one of a role that was
+// added counts from its first update on, which takes away what served. Without any Ready entry Pod in one of
+// its roles a group answers no request: it is down.
 func (w *world) judgeGroup(g *group) {
 	u := g.whole
 	u.ready = u.open == nil && !u.leaving && (g.settled && g.layout != nil || len(g.instances) > 0)
 	u.available = u.ready && !u.booked
 	g.serves = u.available
-	w.counts = g.counts(w.counts[:0])
+	w.counts = w.countInstances(w.counts[:0], g)
 	for _, c := range w.counts {
 		declared := w.declared[c.role]
+		if settles := u.atTarget && u.known && !u.protected; g.layout != nil && !g.layout.has(c.role) && !settles {
+			declared = Role{} // more of them come with the group's update
+		}
 		needed := max(c.staying, declared.Replicas)
 		u.ready = u.ready && c.ready >= needed
 		u.available = u.available && c.available >= needed
 		g.serves = g.serves && c.available >= declared.Replicas-declared.MaxUnavailable
 		u.down = u.down || c.staying > 0 && c.down == c.staying
 	}
-	u.uncertain = !u.ready && u.open == nil && !u.booked && !u.leaving && !g.settled
 	for i := range g.instances {
-		u.cost += g.instances[i].cost
-		u.since = earlier(u.since, g.instances[i].since)
+		part := &g.instances[i]
+		g.unwell = g.unwell || !part.ready
+		u.ready = u.ready && (!part.stays() || !part.updating())
+		u.available = u.available && u.ready && (!part.stays() || !part.booked)
+		u.cost += part.cost
+		u.since = earlier(u.since, part.since)
 	}
+	g.unwell = g.unwell || !u.ready
+	u.uncertain = !u.ready && u.open == nil && !u.booked && !u.leaving && !g.settled
 	if c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionReady); u.since.IsZero() && c != nil && c.Status != metav1.ConditionTrue {
 		u.since = c.LastTransitionTime.Time
 	}
@@ -209,16 +217,16 @@ type instanceCounts struct {
 	staying, ready, available, down int32
 }
 
-// counts appends the counts of each role of the group's layout; of each role that it has if the layout
-// cannot be read.
-func (g *group) counts(counts []instanceCounts) []instanceCounts {
+// countInstances appends the counts of each role of the group's layout; of each role that the group has if
+// the layout cannot be read, or if roles are not added one by one.
+func (w *world) countInstances(counts []instanceCounts, g *group) []instanceCounts {
 	for role := range g.layout {
 		counts = append(counts, instanceCounts{role: role})
 	}
 	for i := range g.instances {
 		u := &g.instances[i]
 		at := slices.IndexFunc(counts, func(c instanceCounts) bool { return c.role == u.role })
-		if at < 0 && g.layout != nil {
+		if at < 0 && g.layout != nil && w.byRole() {
 			continue
 		}
 		if at < 0 {

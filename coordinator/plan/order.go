@@ -49,7 +49,7 @@ func first[T ~bool](a, b T) int {
 	}
 }
 
-// sorted returns the units of which is holds, in order.
+// sorted returns the units of which is holds, in order. Ordinals make it a total one.
 func (p *pool) sorted(is func(*unit) bool, order func(a, b *unit) int) []*unit {
 	var units []*unit
 	for _, u := range p.units {
@@ -57,6 +57,6 @@ func (p *pool) sorted(is func(*unit) bool, order func(a, b *unit) int) []*unit {
 			units = append(units, u)
 		}
 	}
-	slices.SortStableFunc(units, order)
+	slices.SortFunc(units, order)
 	return units
 }

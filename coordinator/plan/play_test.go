@@ -91,7 +91,7 @@ func (m *model) harm() {
 }
 
 // heal ends all faults, and declares something that can be reached. What no longer is wanted may
-// stay broken.
+// stay broken, unless it may be in an update that the present strategy does not know.
 func (m *model) heal() {
 	m.healed = true
 	m.hidden = map[string]bool{}
@@ -99,7 +99,7 @@ func (m *model) heal() {
 	if m.serving.MaxUnavailable+m.serving.MaxSurge == 0 {
 		m.serving.MaxUnavailable = 1
 	}
-	kept := m.serving.Partition > 0
+	kept := m.serving.Partition > 0 || m.mixed
 	for i := range m.serving.Roles {
 		r := &m.serving.Roles[i]
 		kept = kept || r.Partition > 0

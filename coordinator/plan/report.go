@@ -8,9 +8,12 @@ import (
 )
 
 // units yields every unit of the rollout: ServingGroups, or with RoleRollingUpdate role instances.
-func (w *world) units() iter.Seq[*unit] {
+func (w *world) units() iter.Seq[*unit] { return w.unitsOf(w.groups) }
+
+// unitsOf yields the units of the rollout in some groups.
+func (w *world) unitsOf(groups []*group) iter.Seq[*unit] {
 	return func(yield func(*unit) bool) {
-		for _, g := range w.groups {
+		for _, g := range groups {
 			if !w.byRole() {
 				if !yield(g.whole) {
 					return
@@ -33,7 +36,7 @@ func (w *world) open() iter.Seq[*unit] {
 			if len(g.draft.Updates) == 0 {
 				continue
 			}
-			for _, u := range g.units() {
+			for u := range g.units() {
 				if u.open != nil && !yield(u) {
 					return
 				}
@@ -94,7 +97,7 @@ func (w *world) broken() *unit {
 }
 
 func (w *world) longestUnready(is func(*unit) bool) *unit {
-	for _, units := range []iter.Seq[*unit]{w.units(), w.parts()} {
+	for _, units := range []iter.Seq[*unit]{w.unitsOf(w.unwell), partsOf(w.unwell)} {
 		var longest *unit
 		for u := range units {
 			if u.ready || !is(u) {
@@ -111,15 +114,12 @@ func (w *world) longestUnready(is func(*unit) bool) *unit {
 	return nil
 }
 
-// parts yields all groups and all their instances.
-func (w *world) parts() iter.Seq[*unit] {
+// partsOf yields groups and all their instances.
+func partsOf(groups []*group) iter.Seq[*unit] {
 	return func(yield func(*unit) bool) {
-		for _, g := range w.groups {
-			if !yield(g.whole) {
-				return
-			}
-			for i := range g.instances {
-				if !yield(&g.instances[i]) {
+		for _, g := range groups {
+			for u := range g.units() {
+				if !yield(u) {
 					return
 				}
 			}

@@ -129,6 +129,47 @@ func TestRolesComeAndGo(t *testing.T) {
 	}
 }
 
+// A role that was added to a group is not in its layout. Its absence makes nothing unavailable, its
+// update does: that takes away what served.
+func TestUpdateOfAnAddedRole(t *testing.T) {
+	base := func() Snapshot {
+		s := serving(2, 1, 0, 0)
+		s.Layouts = map[string]Layout{"old": {"b": {Digest: "b1"}}, "mid": {"a": {Digest: "a1"}, "b": {Digest: "b1"}}, "new": {"a": {Digest: "a2"}, "b": {Digest: "b1"}}}
+		s.Serving.Roles = append(s.Serving.Roles, Role{Name: "b"})
+		for o := range int32(2) {
+			g := parseGroup(fmt.Sprintf("%d old ready", o))
+			g.Spec.Instances, g.Status.Instances = nil, nil
+			addInstance(&g, "a", "0 mid ready")
+			s.Groups = append(s.Groups, g)
+		}
+		return s
+	}
+	open := base()
+	open.Ledger = []string{"ms-0/a-0"}
+	addUpdate(&open.Groups[0], "a-0", "Drain:Draining:new")
+	few := base()
+	few.Serving.Roles[0].Replicas = 2
+	few.Groups[0].Spec.Instances[0].Revision, few.Groups[0].Status.Instances[0].Revision = "new", "new"
+	lost := base()
+	lost.Groups[0].Status.Instances[0].Ready, lost.Groups[0].Status.Instances[0].DownSince = false, ago(time.Second)
+	booked := base()
+	booked.Ledger = []string{"ms-0/a-0"}
+	run(t, map[string]row{
+		"leaves no budget for another group":      {open, nil},
+		"booked, it leaves none either":           {booked, []string{"Strike ms-0/a-0"}},
+		"one that was lost leaves none either":    {lost, nil},
+		"one that is missed at the target too":    {few, []string{"ms-0 old: a-0=new -> new: a-0"}},
+		"with nothing in update a group is taken": {base(), takes("ms-1")},
+	})
+	for name, kind := range map[string]v1alpha1.RolloutStrategyType{"by group": v1alpha1.ServingGroupRollingUpdate, "by role": v1alpha1.RoleRollingUpdate} {
+		s := open
+		s.Serving.Type = kind
+		if r := Decide(s).Report; r.Available != 1 || r.Ready != 1 {
+			t.Errorf("%s: %d are available and %d ready, want 1", name, r.Available, r.Ready)
+		}
+	}
+}
+
 func TestCapOverGroups(t *testing.T) {
 	three := func(limit int32, lines ...string) Snapshot {
 		s := serving(int32(len(lines)), 0, 0, 0)
@@ -139,7 +180,18 @@ func TestCapOverGroups(t *testing.T) {
 	touched := three(1, "0 old ready", "1 old ready", "2 old ready")
 	touched.Ledger = []string{"ms-0/a-0"}
 	addUpdate(&touched.Groups[0], "a-0", "Drain:Draining:new")
+	// Two groups were in update when the cap came down to one; one of them is closed and not yet struck.
+	lowered := three(1, "0 old ready", "1 old ready", "2 old ready")
+	lowered.Ledger = []string{"ms-0/a-0", "ms-1/a-0"}
+	addUpdate(&lowered.Groups[0], "a-0", "Drain:Draining:new")
+	closed := three(1, "0 old ready", "1 old ready")
+	closed.Ledger = []string{"ms-0/a-0", "ms-1/a-0"}
+	resumed := three(1, "0 old ready", "1 old ready")
+	resumed.Ledger = []string{"ms-0/a-0"}
 	run(t, map[string]row{
+		"what is booked is not opened beyond a lowered cap":     {lowered, []string{"Strike ms-1/a-0"}},
+		"neither of two that are booked is opened beyond a cap": {closed, []string{"Strike ms-0/a-0 ms-1/a-0"}},
+		"what is booked is opened within the cap":               {resumed, takes("ms-0/a-0")},
 		"without a cap every group moves": {
 			three(0, "0 old ready", "1 old ready"), []string{"Book ms-0/a-0 ms-1/a-0", "ms-0/a-0 Recreate/5 Drain new", "ms-1/a-0 Recreate/5 Drain new"},
 		},

@@ -92,8 +92,8 @@ func (w *world) remove(u *unit) {
 	if u.role == "" {
 		w.dropUpdates(g)
 	}
-	w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRemove, Previous: previous})
-	g.note(v1alpha1.EventScaled, fmt.Sprintf("removing %s", u.name()))
+	entry := w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRemove, Previous: previous})
+	g.note(v1alpha1.EventScaled, "removing "+entry)
 }
 
 // dropUpdates takes all open updates from a group that goes as a whole.
@@ -111,11 +111,14 @@ func (w *world) recall(u *unit) {
 }
 
 // take starts an update that takes the unit out of service: ledger first, even if the unit is booked
-// already, for only the write of the ledger proves that the one that was read is today's.
-func (w *world) take(u *unit, update v1alpha1.UnitUpdate) {
+// already, for only the write of the ledger proves that the one that was read is today's. It returns the
+// unit's entry.
+func (w *world) take(u *unit, update v1alpha1.UnitUpdate) string {
 	g := u.group
 	update.Unit, update.Attempt, update.Permit = u.unitName(), g.nextAttempt(), v1alpha1.PermitDrain
 	g.put(u, update)
-	g.entries = append(g.entries, u.name())
+	entry := v1alpha1.LedgerEntry(g.Name, update.Unit)
+	g.entries = append(g.entries, entry)
 	u.booked, u.available = true, false
+	return entry
 }

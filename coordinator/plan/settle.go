@@ -1,7 +1,5 @@
 package plan
 
-import "slices"
-
 // settle pins groups to the target that are what the target makes of them: the last of their parts
 // got there, or the two revisions differ in nothing that concerns them. No Pod is touched.
 func (w *world) settle() {
@@ -25,7 +23,7 @@ func (w *world) foldable(g *group) bool {
 		return false
 	}
 	// An added role counts for the group's readiness from here on, so it has to be ready.
-	return !slices.ContainsFunc(g.instances, func(i unit) bool {
+	return !g.anyPart(func(i *unit) bool {
 		return i.booked || i.leaving || !g.layout.has(i.role) && !i.ready
 	})
 }

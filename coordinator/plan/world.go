@@ -17,6 +17,8 @@ type world struct {
 	// booked is the ledger: by group the units in it.
 	booked map[string]map[string]bool
 	groups []*group
+	// unwell are those of the groups of which something is not ready.
+	unwell []*group
 	pool   pool
 	// failed is a unit that failed at the target, nil if none did.
 	failed *unit
@@ -26,6 +28,8 @@ type world struct {
 	// memory is where units are made, and counts where they are counted: one piece of memory for all.
 	memory []unit
 	counts []instanceCounts
+	// part is where the units of one role are listed.
+	part []*unit
 
 	creates []Action
 	// unresolved are the units that are not created because their revision cannot be read.
@@ -59,6 +63,11 @@ func observe(s *Snapshot) *world {
 		w.groups = append(w.groups, &groups[i])
 	}
 	slices.SortFunc(w.groups, func(a, b *group) int { return cmp.Compare(a.whole.ordinal, b.whole.ordinal) })
+	for _, g := range w.groups {
+		if g.unwell {
+			w.unwell = append(w.unwell, g)
+		}
+	}
 	w.pool = w.groupPool()
 	return w
 }
@@ -105,7 +114,7 @@ func (w *world) findFailed() {
 		if len(g.draft.Updates) == 0 || g.whole.leaving {
 			continue
 		}
-		for _, u := range g.units() {
+		for u := range g.units() {
 			if u.updating() && u.reached(v1alpha1.UnitFailed) && u.atTarget {
 				w.failed = u
 				return
