@@ -96,7 +96,9 @@ func TestScaleDuringARollout(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, "scale", budget(1, 0, 0), record.Rules{MaxUnavailable: 1})
 	p.edits(image(img.v2))
-	p.waits(func(ms *v1alpha1.ModelServing) bool { return ms.Status.UpdatedReplicas >= 1 })
+	p.waits(func(ms *v1alpha1.ModelServing) bool {
+		return ms.Status.ObservedGeneration == ms.Generation && ms.Status.UpdatedReplicas >= 1
+	})
 	p.edits(func(s *v1alpha1.ModelServingSpec) { s.Replicas = new(int32(5)) })
 	p.waits(func(ms *v1alpha1.ModelServing) bool { return ms.Status.UpdatedReplicas >= 3 })
 	p.edits(func(s *v1alpha1.ModelServingSpec) { s.Replicas = new(int32(3)) })
