@@ -39,7 +39,7 @@ type Judge struct {
 	revisions  map[string]bool
 	updating   []string
 	booked     map[string]int // replicas by which each unit of the ledger was chosen
-	steady     bool // all groups were available once
+	steady     bool           // all groups were available once
 	available  int
 	violations []string
 }

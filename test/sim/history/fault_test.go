@@ -33,11 +33,13 @@ func faults() map[string]fault {
 	return map[string]fault{
 		"a budget that is one too high": {
 			snapshots(func(s *plan.Snapshot) { s.Serving.MaxUnavailable++ }),
-			[]string{"available >=", "units in update"}, 0,
+			[]string{"available >=", "units in update"},
+			0,
 		},
 		"a surge that is one too high": {
 			snapshots(func(s *plan.Snapshot) { s.Serving.MaxSurge++ }),
-			[]string{"live <="}, 0,
+			[]string{"live <="},
+			0,
 		},
 		"a partition that counts the groups that there are, not their ordinals": {
 			snapshots(indexForOrdinal), []string{"partition", "ends as declared"}, 0,
@@ -50,7 +52,8 @@ func faults() map[string]fault {
 		},
 		"an own write that is read too late: the ledger is taken for empty": {
 			snapshots(func(s *plan.Snapshot) { s.Ledger = nil }),
-			[]string{"units in update", "available >=", "the ledger", "ends as declared", "nothing is written"}, 0,
+			[]string{"units in update", "available >=", "the ledger", "ends as declared", "nothing is written"},
+			0,
 		},
 		"a unit that is struck out before its update is closed": {
 			tampered(serving, tamper{live: openUpdatesHidden}), []string{"the ledger", "a permit answers"}, 0,
