@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -91,9 +92,21 @@ func (j *Judge) serving(f Frame, ms *v1alpha1.ModelServing) {
 			j.booked[entry] = chosen
 		}
 	}
-	if limit := max(1, j.MaxUnavailable+j.MaxSurge); len(j.updating) > limit+j.shrink() {
-		j.violate(f, "%d units in update, at most %d may be: %v", len(j.updating), limit, j.updating)
+	if limit := max(1, j.MaxUnavailable+j.MaxSurge); j.inUpdate() > limit+j.shrink() {
+		j.violate(f, "%d units in update, at most %d may be: %v", j.inUpdate(), limit, j.updating)
 	}
+}
+
+// inUpdate counts the units of the ledger whose group lives; one that was removed is struck later.
+func (j *Judge) inUpdate() int {
+	n := 0
+	for _, entry := range j.updating {
+		name, _, _ := strings.Cut(entry, "/")
+		if j.groups[name] != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func (j *Judge) uid() types.UID {

@@ -107,6 +107,9 @@ func TestJudge(t *testing.T) {
 			f.show(watch.Modified, more)
 			f.show(watch.Modified, pod(1, "a", corev1.ConditionFalse))
 		}, "1 groups available, 2 are promised"},
+		"the entry of a group that was removed does not count": {func(f *film) {
+			f.show(watch.Modified, serving("ms-7", "ms-1"))
+		}, ""},
 		"two units are booked": {func(f *film) {
 			f.show(watch.Modified, serving("ms-0", "ms-1"))
 		}, "2 units in update, at most 1"},
