@@ -5,6 +5,7 @@ package hollow
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -89,7 +90,7 @@ func (n *Nodes) Stop(ctx context.Context) error {
 
 func (n *Nodes) add(ctx context.Context, name string) error {
 	nodes := n.core.CoreV1().Nodes()
-	node, err := nodes.Create(ctx, &corev1.Node{
+	_, err := nodes.Create(ctx, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			Label: "true", cluster.NoAgent: "true", corev1.LabelHostname: name, corev1.LabelOSStable: "linux",
 		}},
@@ -103,11 +104,17 @@ func (n *Nodes) add(ctx context.Context, name string) error {
 			corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("4Ti"), corev1.ResourcePods: resource.MustParse("4000"),
 		}
 		now := metav1.NewTime(n.config.Clock.Now())
-		node.Status.Capacity, node.Status.Allocatable = much, much
-		node.Status.Conditions = []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Hollow", LastHeartbeatTime: now, LastTransitionTime: now,
-		}}
-		if _, err := nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+		patch, err := json.Marshal(map[string]any{"status": map[string]any{
+			"capacity": much, "allocatable": much,
+			"conditions": []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Hollow", LastHeartbeatTime: now, LastTransitionTime: now,
+			}},
+		}})
+		if err != nil {
+			return fmt.Errorf("hollow node %s: %w", name, err)
+		}
+		// A patch: the node controller writes the node too.
+		if _, err := nodes.Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 			return fmt.Errorf("hollow node %s: %w", name, err)
 		}
 	}
@@ -120,7 +127,8 @@ func (n *Nodes) renew(ctx context.Context, name string) error {
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: leases},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &seconds, RenewTime: &now},
 	}
-	_, err := n.core.CoordinationV1().Leases(leases).Update(ctx, lease, metav1.UpdateOptions{})
+	patch := fmt.Appendf(nil, `{"spec":{"renewTime":%q}}`, now.UTC().Format(metav1.RFC3339Micro))
+	_, err := n.core.CoordinationV1().Leases(leases).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = n.core.CoordinationV1().Leases(leases).Create(ctx, lease, metav1.CreateOptions{})
 	}
