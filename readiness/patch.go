@@ -85,18 +85,25 @@ type Opening struct {
 	Remove []string
 }
 
-// Raise returns the opening write: labels, our own hold and other marks removed, and the gate
-// open if no other hold stands; else it stays closed and its message names the holders. For a
-// Pod without our gate it writes labels and annotations only.
-//
-// Where the gate never was open, the patch carries the Pod's resourceVersion and may conflict.
-func Raise(pod *corev1.Pod, o Opening, now time.Time) ([]byte, error) {
+// Mark returns the patch that changes labels and removes annotations, and nothing else: a Pod that is
+// sent back whole would lose what this build does not know of it. It carries the Pod's
+// resourceVersion and may conflict.
+func Mark(pod *corev1.Pod, o Opening) ([]byte, error) {
 	p, err := patchOf(pod)
 	if err != nil {
 		return nil, err
 	}
-	p.Metadata.Annotations = map[string]*string{v1alpha1.HoldInPlace: nil}
+	p.Metadata.ResourceVersion = pod.ResourceVersion
+	p.take(o)
+	return p.encode()
+}
+
+// take puts what goes beside the gate into the patch.
+func (p *patch) take(o Opening) {
 	for _, key := range o.Remove {
+		if p.Metadata.Annotations == nil {
+			p.Metadata.Annotations = make(map[string]*string, len(o.Remove))
+		}
 		p.Metadata.Annotations[key] = nil
 	}
 	for key, value := range o.Labels {
@@ -108,6 +115,20 @@ func Raise(pod *corev1.Pod, o Opening, now time.Time) ([]byte, error) {
 			p.Metadata.Labels[key] = &value
 		}
 	}
+}
+
+// Raise returns the opening write: labels, our own hold and other marks removed, and the gate
+// open if no other hold stands; else it stays closed and its message names the holders. For a
+// Pod without our gate it writes labels and annotations only.
+//
+// Where the gate never was open, the patch carries the Pod's resourceVersion and may conflict.
+func Raise(pod *corev1.Pod, o Opening, now time.Time) ([]byte, error) {
+	p, err := patchOf(pod)
+	if err != nil {
+		return nil, err
+	}
+	p.Metadata.Annotations = map[string]*string{v1alpha1.HoldInPlace: nil}
+	p.take(o)
 	if HasGate(pod) {
 		p.setGate(pod, slices.DeleteFunc(Holds(pod), func(h Hold) bool {
 			_, removed := p.Metadata.Annotations[v1alpha1.HoldPrefix+h.Holder]

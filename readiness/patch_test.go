@@ -364,3 +364,19 @@ func TestAnyOrderOfWrites(t *testing.T) {
 		})
 	})
 }
+
+func TestMarkTouchesLabelsAndAnnotationsOnly(t *testing.T) {
+	pod := newPod()
+	pod.UID, pod.ResourceVersion = "u", "7"
+	data, err := Mark(pod, Opening{Labels: map[string]string{"pitstop.dev/leader": "true", "pitstop.dev/stable": ""}, Remove: []string{v1alpha1.HoldUnit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"metadata":{"uid":"u","resourceVersion":"7","labels":{"pitstop.dev/leader":"true","pitstop.dev/stable":null},"annotations":{"pitstop.dev/hold.unit":null}}}`
+	if string(data) != want {
+		t.Errorf("Mark() = %s, want %s", data, want)
+	}
+	if _, err := Mark(&corev1.Pod{}, Opening{}); !errors.Is(err, ErrNoUID) {
+		t.Errorf("Mark() of a Pod that was never stored: %v", err)
+	}
+}

@@ -160,30 +160,37 @@ func (r *Reconciler) updatePod(ctx context.Context, s *sight, a pods.Action) err
 	if err != nil {
 		return err
 	}
-	pod = pod.DeepCopy()
-	if change := changes(s.sg)[a.Kind]; change != nil {
-		change(pod)
+	data, err := readiness.Mark(pod, marks(s.sg, a))
+	if err != nil {
+		return fmt.Errorf("labels of pod %s: %w", a.Name, err)
 	}
-	if err := r.cfg.Client.Update(ctx, pod); err != nil {
-		return wrap(err, "update", pod)
-	}
-	s.pods[a.Name] = pod // a second write in this pass is bound to the first
-	return nil
+	return r.patchPod(ctx, s, pod, data)
 }
 
-// changes are those that are made by an update of the whole Pod.
-func changes(sg *v1alpha1.ServingGroup) map[pods.ActionKind]func(*corev1.Pod) {
-	return map[pods.ActionKind]func(*corev1.Pod){
-		pods.ClearHold:   func(p *corev1.Pod) { delete(p.Annotations, v1alpha1.HoldUnit) },
-		pods.SetLeader:   func(p *corev1.Pod) { metav1.SetMetaDataLabel(&p.ObjectMeta, v1alpha1.LabelLeader, yes) },
-		pods.UnsetLeader: func(p *corev1.Pod) { delete(p.Labels, v1alpha1.LabelLeader) },
-		pods.RestoreLabels: func(p *corev1.Pod) {
-			role, instance, index, _ := place(sg.Name, p.Name)
-			for key, value := range placeLabels(sg, role, instance, index) {
-				metav1.SetMetaDataLabel(&p.ObjectMeta, key, value)
-			}
-		},
+// marks are the labels and annotations that an action changes.
+func marks(sg *v1alpha1.ServingGroup, a pods.Action) readiness.Opening {
+	switch a.Kind {
+	case pods.ClearHold:
+		return readiness.Opening{Remove: []string{v1alpha1.HoldUnit}}
+	case pods.SetLeader:
+		return readiness.Opening{Labels: map[string]string{v1alpha1.LabelLeader: yes}}
+	case pods.UnsetLeader:
+		return readiness.Opening{Labels: map[string]string{v1alpha1.LabelLeader: ""}}
+	default:
+		role, instance, index, _ := place(sg.Name, a.Name)
+		return readiness.Opening{Labels: placeLabels(sg, role, instance, index)}
 	}
+}
+
+// patchPod patches the Pod's status subresource, which takes labels and annotations too. A second
+// write in this pass is bound to the first.
+func (r *Reconciler) patchPod(ctx context.Context, s *sight, pod *corev1.Pod, data []byte) error {
+	pod = pod.DeepCopy()
+	if err := r.cfg.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data)); err != nil {
+		return wrap(err, "patch", pod)
+	}
+	s.pods[pod.Name] = pod
+	return nil
 }
 
 // openGate is bound to the resourceVersion: the agent may have come to life and closed the gate.
@@ -196,12 +203,7 @@ func (r *Reconciler) openGate(ctx context.Context, s *sight, a pods.Action) erro
 	if err != nil {
 		return fmt.Errorf("gate of pod %s: %w", a.Name, err)
 	}
-	pod = pod.DeepCopy()
-	if err := r.cfg.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, data)); err != nil {
-		return wrap(err, "open the gate of", pod)
-	}
-	s.pods[a.Name] = pod
-	return nil
+	return r.patchPod(ctx, s, pod, data)
 }
 
 func (r *Reconciler) removeFinalizer(ctx context.Context, s *sight) error {

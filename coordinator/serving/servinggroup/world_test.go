@@ -102,7 +102,11 @@ func (w *world) restart() {
 				return w.write("report", o, func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-				return w.write("open", o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+				verb := "mark"
+				if data, err := p.Data(o); err != nil || strings.Contains(string(data), string(v1alpha1.InService)) {
+					verb = "open"
+				}
+				return w.write(verb, o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 			},
 			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 				if pods, ok := l.(*corev1.PodList); ok && w.stale != nil {
