@@ -217,11 +217,16 @@ type instanceCounts struct {
 	staying, ready, available, down int32
 }
 
-// countInstances appends the counts of each role of the group's layout; of each role that the group has if
-// the layout cannot be read, or if roles are not added one by one.
+// countInstances appends the counts of each role of the group's layout; of each role that the group has or
+// might have if the layout cannot be read, and of each that it has if roles are not added one by one.
 func (w *world) countInstances(counts []instanceCounts, g *group) []instanceCounts {
 	for role := range g.layout {
 		counts = append(counts, instanceCounts{role: role})
+	}
+	if g.layout == nil { // any declared role may be one of the group's: what is unknown is missed
+		for _, r := range w.Serving.Roles {
+			counts = append(counts, instanceCounts{role: r.Name})
+		}
 	}
 	for i := range g.instances {
 		u := &g.instances[i]
