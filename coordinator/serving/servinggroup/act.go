@@ -169,17 +169,17 @@ func (r *Reconciler) updatePod(ctx context.Context, s *sight, a pods.Action) err
 
 // marks are the labels and annotations that an action changes.
 func marks(sg *v1alpha1.ServingGroup, a pods.Action) readiness.Opening {
-	switch a.Kind {
-	case pods.ClearHold:
+	if a.Kind == pods.ClearHold {
 		return readiness.Opening{Remove: []string{v1alpha1.HoldUnit}}
-	case pods.SetLeader:
-		return readiness.Opening{Labels: map[string]string{v1alpha1.LabelLeader: yes}}
-	case pods.UnsetLeader:
-		return readiness.Opening{Labels: map[string]string{v1alpha1.LabelLeader: ""}}
-	default:
-		role, instance, index, _ := place(sg.Name, a.Name)
-		return readiness.Opening{Labels: placeLabels(sg, role, instance, index)}
 	}
+	if a.Kind == pods.SetLeader {
+		return readiness.Opening{Labels: map[string]string{v1alpha1.LabelLeader: yes}}
+	}
+	if a.Kind == pods.UnsetLeader {
+		return readiness.Opening{Labels: map[string]string{v1alpha1.LabelLeader: ""}}
+	}
+	role, instance, index, _ := place(sg.Name, a.Name)
+	return readiness.Opening{Labels: placeLabels(sg, role, instance, index)}
 }
 
 // patchPod patches the Pod's status subresource, which takes labels and annotations too. A second
