@@ -115,12 +115,11 @@ func brokenPod(old, o *corev1.Pod) []string {
 	if old == nil {
 		return nil
 	}
-	if old.Spec.NodeName == o.Spec.NodeName && equality.Semantic.DeepEqual(old.Spec, o.Spec) {
-		return nil
-	}
 	spec := o.Spec
-	spec.NodeName = ""
-	if old.Spec.NodeName != "" || !equality.Semantic.DeepEqual(old.Spec, spec) {
+	if old.Spec.NodeName == "" {
+		spec.NodeName = ""
+	}
+	if !equality.Semantic.DeepEqual(old.Spec, spec) {
 		return []string{"a Pod's spec is immutable"}
 	}
 	return nil

@@ -71,7 +71,7 @@ func (s *Server) update(by caller, verb Verb, given client.Object) error {
 	if err := precondition(old, given.GetUID(), given.GetResourceVersion()); err != nil {
 		return err
 	}
-	o := merge(verb, old, clone(given))
+	o := merge(verb, old, given)
 	setDefaults(o)
 	round(o)
 	if err := validate(old, o); err != nil {
@@ -198,7 +198,7 @@ func (s *Server) patchPodStatus(by caller, given *corev1.Pod, data []byte) error
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	o := clone(old)
+	o := shallow(old)
 	o.Status, o.Labels, o.Annotations = patched.Status, patched.Labels, patched.Annotations
 	round(o)
 	w := Write{Verb: UpdateStatus, Kind: Pod, Key: key, Old: old, New: o, Bound: head.Metadata.UID != ""}
@@ -209,8 +209,9 @@ func (s *Server) patchPodStatus(by caller, given *corev1.Pod, data []byte) error
 	return nil
 }
 
+// mergePatch returns what the patch makes of the Pod's metadata and status, which is all that it can change.
 func mergePatch(old *corev1.Pod, data []byte) (*corev1.Pod, error) {
-	before, err := json.Marshal(old)
+	before, err := json.Marshal(&corev1.Pod{ObjectMeta: old.ObjectMeta, Status: old.Status})
 	if err != nil {
 		return nil, fmt.Errorf("encode Pod: %w", err)
 	}
