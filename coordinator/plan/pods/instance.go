@@ -57,7 +57,9 @@ func instances(s Snapshot) []*instance {
 		return cmp.Or(cmp.Compare(a.role, b.role), cmp.Compare(a.ordinal, b.ordinal))
 	})
 	for _, i := range out {
-		i.old = phases[i.unit]
+		if old := phases[i.unit]; old != nil {
+			i.old = *old
+		}
 		i.recoveries = i.old.Recoveries
 		i.update = covering(s.Group.Spec.Updates, i.unit)
 		slices.SortFunc(i.pods, func(a, b Pod) int { return cmp.Compare(a.Index, b.Index) })

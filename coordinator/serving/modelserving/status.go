@@ -65,7 +65,7 @@ func (p *pass) publish(ctx context.Context, ms *v1alpha1.ModelServing) error {
 
 // writeStatus writes ms unless it says what is known already.
 func (p *pass) writeStatus(ctx context.Context, ms *v1alpha1.ModelServing) (bool, error) {
-	if equality.Semantic.DeepEqual(ms.Status, p.ms.Status) {
+	if equality.Semantic.DeepEqual(&ms.Status, &p.ms.Status) {
 		return false, nil
 	}
 	return true, p.replaceStatus(ctx, ms)

@@ -66,6 +66,7 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 	if err := r.revisions(ctx, s); err != nil {
 		return nil, err
 	}
+	s.snap.Pods = make([]pods.Pod, 0, len(s.pods))
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) { // one order of reads, whatever the map's
 		if one, ok := podOf(s.sg, s.pods[name]); ok {
 			s.snap.Pods = append(s.snap.Pods, one)

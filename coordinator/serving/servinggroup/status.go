@@ -23,7 +23,7 @@ func (r *Reconciler) report(ctx context.Context, s *sight, plan pods.Plan, out o
 	if out.blocked.True {
 		override(&plan.Status, old, out.blocked, s.snap.Now)
 	}
-	if !equality.Semantic.DeepEqual(old, plan.Status) {
+	if !equality.Semantic.DeepEqual(&old, &plan.Status) {
 		sg := s.sg.DeepCopy()
 		sg.Status = plan.Status
 		if err := r.cfg.Client.Status().Update(ctx, sg); err != nil {

@@ -60,8 +60,9 @@ func part(o client.Object, name string) reflect.Value {
 	return reflect.ValueOf(o).Elem().FieldByName(name)
 }
 
-func sameSpec(a, b client.Object) bool {
-	return equality.Semantic.DeepEqual(part(a, "Spec").Interface(), part(b, "Spec").Interface())
+// samePart compares by pointer, for a part by value would be copied first.
+func samePart(a, b client.Object, name string) bool {
+	return equality.Semantic.DeepEqual(part(a, name).Addr().Interface(), part(b, name).Addr().Interface())
 }
 
 // round cuts times to whole seconds, as their form in JSON does: who compares what it computed

@@ -119,7 +119,7 @@ func brokenPod(old, o *corev1.Pod) []string {
 	if old.Spec.NodeName == "" {
 		spec.NodeName = ""
 	}
-	if !equality.Semantic.DeepEqual(old.Spec, spec) {
+	if !equality.Semantic.DeepEqual(&old.Spec, &spec) {
 		return []string{"a Pod's spec is immutable"}
 	}
 	return nil

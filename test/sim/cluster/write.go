@@ -96,7 +96,7 @@ func (s *Server) replace(by caller, w Write) error {
 	if unchanged(w) {
 		return nil
 	}
-	if w.Verb == Update && hasGeneration(w.Kind) && !sameSpec(w.Old, w.New) {
+	if w.Verb == Update && hasGeneration(w.Kind) && !samePart(w.Old, w.New, "Spec") {
 		w.New.SetGeneration(w.Old.GetGeneration() + 1)
 	}
 	if w.New.GetDeletionTimestamp() != nil && len(w.New.GetFinalizers()) == 0 && w.Kind != Pod {
@@ -112,7 +112,7 @@ func unchanged(w Write) bool {
 		return equality.Semantic.DeepEqual(w.Old, w.New)
 	}
 	return maps.Equal(w.Old.GetLabels(), w.New.GetLabels()) && maps.Equal(w.Old.GetAnnotations(), w.New.GetAnnotations()) &&
-		equality.Semantic.DeepEqual(part(w.Old, "Status").Interface(), part(w.New, "Status").Interface())
+		samePart(w.Old, w.New, "Status")
 }
 
 func (s *Server) delete(by caller, given client.Object, o client.DeleteOptions) error {
