@@ -72,7 +72,7 @@ func (p *pass) take(ctx context.Context, a plan.Action) (bool, error) {
 // one that nobody overdraws: whoever has not seen the last entry fails. It is written even if all of
 // them are in the ledger already, as the answer proves that what was read is what there is.
 func (p *pass) book(ctx context.Context, entries []string) (bool, error) {
-	ms := p.ms.DeepCopy()
+	ms := p.draft()
 	ms.Status.Updating = append(ms.Status.Updating, entries...)
 	slices.Sort(ms.Status.Updating)
 	ms.Status.Updating = slices.Compact(ms.Status.Updating)
@@ -93,7 +93,7 @@ func (p *pass) strike(ctx context.Context, entries []string) (bool, error) {
 		}
 		closed[entry] = ok
 	}
-	ms := p.ms.DeepCopy()
+	ms := p.draft()
 	ms.Status.Updating = slices.DeleteFunc(ms.Status.Updating, func(e string) bool { return closed[e] })
 	return p.writeStatus(ctx, ms)
 }

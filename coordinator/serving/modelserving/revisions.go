@@ -139,7 +139,7 @@ func (p *pass) adopt(ctx context.Context, v versions) error {
 	if p.ms.Status.CurrentRevision != "" && ptr.Deref(p.ms.Status.CollisionCount, 0) == v.collisions {
 		return nil
 	}
-	ms := p.ms.DeepCopy()
+	ms := p.draft()
 	if ms.Status.CurrentRevision == "" {
 		ms.Status.CurrentRevision, ms.Status.UpdateRevision = v.target, v.target
 	}

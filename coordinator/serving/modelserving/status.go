@@ -20,7 +20,7 @@ const maxMessage = 2048
 
 // report writes the status, if it says anything new, and tells what has changed.
 func (p *pass) report(ctx context.Context, report plan.Report, s plan.Snapshot) error {
-	ms := p.ms.DeepCopy()
+	ms := p.draft()
 	st := &ms.Status
 	st.Replicas, st.ReadyReplicas, st.AvailableReplicas, st.UpdatedReplicas = report.Replicas, report.Ready, report.Available, report.Updated
 	st.UpdateRevision = s.Target
@@ -42,7 +42,7 @@ func refused(err error) bool {
 
 // reportUnstored says that nothing goes on since the target's revision cannot be stored.
 func (p *pass) reportUnstored(ctx context.Context, cause error) error {
-	ms := p.ms.DeepCopy()
+	ms := p.draft()
 	p.set(ms, v1alpha1.ConditionBlocked, plan.Verdict{
 		True: true, Reason: v1alpha1.BlockedRevision,
 		Message: fmt.Sprintf("the revision of the spec is not stored, so nothing is created or updated: %v; it is tried again every %s", cause, refusedRetry),
@@ -63,6 +63,13 @@ func (p *pass) publish(ctx context.Context, ms *v1alpha1.ModelServing) error {
 	return nil
 }
 
+// draft is the ModelServing with a status of its own, to be changed. It shares the rest.
+func (p *pass) draft() *v1alpha1.ModelServing {
+	ms := *p.ms
+	ms.Status = *p.ms.Status.DeepCopy()
+	return &ms
+}
+
 // writeStatus writes ms unless it says what is known already.
 func (p *pass) writeStatus(ctx context.Context, ms *v1alpha1.ModelServing) (bool, error) {
 	if equality.Semantic.DeepEqual(&ms.Status, &p.ms.Status) {
@@ -74,6 +81,7 @@ func (p *pass) writeStatus(ctx context.Context, ms *v1alpha1.ModelServing) (bool
 // replaceStatus writes ms, bound to the version that was read. Once that succeeded, and only then, it
 // takes the place of the pass's own.
 func (p *pass) replaceStatus(ctx context.Context, ms *v1alpha1.ModelServing) error {
+	ms = ms.DeepCopy() // the answer is read into it
 	if err := p.Client.Status().Update(ctx, ms); err != nil {
 		return gone(err)
 	}
