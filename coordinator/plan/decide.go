@@ -8,8 +8,10 @@ import (
 
 // Decide returns what follows from a snapshot. What is on its way out goes or comes back first, then
 // open updates move on, then the budget that is left is spent.
-func Decide(s Snapshot) Plan {
-	w := observe(&s)
+func Decide(s Snapshot) Plan { return decide(s, (*world).resting) }
+
+func decide(s Snapshot, atRest func(*world, *group) bool) Plan {
+	w := observe(&s, atRest)
 	w.scaleGroups()
 	w.scaleInstances()
 	w.findFailed()

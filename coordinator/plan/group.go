@@ -11,8 +11,10 @@ import (
 // A group is a ServingGroup with its units, and its spec as this pass leaves it.
 type group struct {
 	*Group
-	whole     *unit
+	whole *unit
+	// instances are not kept of a group at rest.
 	instances []unit
+	resting   bool
 	// layout is that of the group's pin; nil if it cannot be read.
 	layout Layout
 	// settled: the status is about today's spec.

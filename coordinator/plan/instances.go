@@ -26,7 +26,7 @@ func (w *world) rolePool(g *group, r Role) pool {
 // scaleInstances brings the number of instances of each role in each group to what is declared.
 func (w *world) scaleInstances() {
 	for _, g := range w.groups {
-		if g.whole.leaving || g.whole.open != nil || g.whole.booked {
+		if g.resting || g.whole.leaving || g.whole.open != nil || g.whole.booked {
 			continue
 		}
 		for _, r := range w.Serving.Roles {
