@@ -174,6 +174,9 @@ func (w *world) touches(g *group) bool {
 
 // start takes a unit out of service to bring it to the target.
 func (w *world) start(u *unit) {
+	if w.full(u) {
+		return
+	}
 	u.group.starts = true
 	entry := w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRecreate, Target: w.want(u), Previous: u.pin})
 	u.group.note(v1alpha1.EventUnitStarted, entry+" is taken out of service: revision "+u.pin+" to "+u.open.Target)

@@ -33,6 +33,9 @@ type world struct {
 	// part is where the units of one role are listed.
 	part []*unit
 
+	// left is how many more units the ledger can hold.
+	left int
+
 	creates []Action
 	// unresolved are the units that are not created because their revision cannot be read.
 	unresolved []unresolved
@@ -48,6 +51,7 @@ func observe(s *Snapshot, atRest func(*world, *group) bool) *world {
 		booked:   make(map[string]map[string]bool, len(s.Ledger)),
 		groups:   make([]*group, 0, len(s.Groups)),
 		atRest:   atRest,
+		left:     maxLedger - len(s.Ledger),
 	}
 	for _, r := range s.Serving.Roles {
 		w.declared[r.Name] = r
@@ -74,6 +78,13 @@ func observe(s *Snapshot, atRest func(*world, *group) bool) *world {
 	w.pool = w.groupPool()
 	return w
 }
+
+// maxLedger is how many entries the API server takes in status.updating. One more would have the whole
+// write refused, and with it every update.
+const maxLedger = 20000
+
+// full reports whether the ledger cannot hold the unit. It waits until others are struck.
+func (w *world) full(u *unit) bool { return !u.booked && w.left <= 0 }
 
 // piece is how many units are made room for at a time. What is made stays where it is.
 const piece = 1024
