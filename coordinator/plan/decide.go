@@ -43,21 +43,23 @@ func (w *world) rollOut() {
 // them.
 func (w *world) actions() []Action {
 	var book []string
-	size := len(w.creates) + 2
+	var written []*group
 	for _, g := range w.groups {
 		book = append(book, g.entries...)
-		size += int(one(g.phase() != unchanged))
+		if g.phase() != unchanged {
+			written = append(written, g)
+		}
 	}
-	actions := make([]Action, 0, size)
+	actions := make([]Action, 0, len(written)+len(w.creates)+2)
 	if strike := w.strikes(); len(strike) > 0 {
 		actions = append(actions, Action{Kind: Strike, Entries: strike})
 	}
-	actions = w.appendPhase(actions, free)
+	actions = appendPhase(actions, written, free)
 	if len(book) > 0 {
 		actions = append(actions, Action{Kind: Book, Entries: book})
 	}
 	for _, p := range []phase{removing, starting, deleting} {
-		actions = w.appendPhase(actions, p)
+		actions = appendPhase(actions, written, p)
 	}
 	return append(actions, w.creates...)
 }
@@ -88,13 +90,13 @@ func (g *group) phase() phase {
 	}
 }
 
-// appendPhase appends what is written of the groups in a phase.
-func (w *world) appendPhase(actions []Action, p phase) []Action {
+// appendPhase appends what is written of those of the groups that are in a phase.
+func appendPhase(actions []Action, groups []*group, p phase) []Action {
 	kind := Write
 	if p == deleting {
 		kind = Delete
 	}
-	for _, g := range w.groups {
+	for _, g := range groups {
 		if g.phase() == p {
 			actions = append(actions, g.action(kind))
 		}

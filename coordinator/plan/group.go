@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"pitstop.dev/api/v1alpha1"
 )
 
@@ -21,6 +23,10 @@ type group struct {
 	settled bool
 	// unwell: it is not ready, or one of its instances is not.
 	unwell bool
+	// What was read is far from what is made of it, and slow to look up again: blocked is the condition of
+	// the status if it is True, inUpdate that updates are open, ownPins that an instance has a pin of its own.
+	blocked           *metav1.Condition
+	inUpdate, ownPins bool
 	// serves: each role has as many available instances as its own budget demands.
 	serves bool
 

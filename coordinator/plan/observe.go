@@ -16,8 +16,12 @@ import (
 func (w *world) newGroup(g *group, read *Group) {
 	*g = group{
 		whole: g.whole, Group: read, draft: read.Spec,
-		layout:  w.Layouts[read.Spec.Revision],
-		settled: read.Status.ObservedGeneration == read.Generation,
+		layout:   w.Layouts[read.Spec.Revision],
+		settled:  read.Status.ObservedGeneration == read.Generation,
+		inUpdate: len(read.Spec.Updates) > 0,
+	}
+	if c := meta.FindStatusCondition(read.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Status == metav1.ConditionTrue {
+		g.blocked = c
 	}
 	*g.whole = unit{group: g, ordinal: ptr.Deref(read.Spec.Ordinal, 0), pin: read.Spec.Revision, leaving: read.Deleting}
 	g.whole.protected = !w.byRole() && g.whole.ordinal < w.Serving.Partition
@@ -113,6 +117,7 @@ func (w *world) addInstance(g *group, inst *v1alpha1.RoleInstance, st *v1alpha1.
 	u := &g.instances[len(g.instances)-1]
 	layout := g.layout
 	if inst.Revision != "" {
+		g.ownPins = true
 		layout = w.Layouts[inst.Revision]
 	}
 	u.known = layout.has(u.role)
