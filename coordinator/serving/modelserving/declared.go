@@ -20,6 +20,8 @@ func declaration(ms *v1alpha1.ModelServing) (plan.Serving, error) {
 		Name: ms.Name, Replicas: ptr.Deref(ms.Spec.Replicas, 1), Paused: ms.Spec.Paused,
 		Type: cmp.Or(strategy.Type, v1alpha1.ServingGroupRollingUpdate), MinReady: seconds(strategy.MinReadySeconds),
 		Deadline: seconds(ptr.Deref(ms.Spec.ProgressDeadlineSeconds, 1800)),
+		InPlace:  strategy.UpdateMethod == v1alpha1.UpdateInPlace,
+		Rollback: strategy.InPlace.OnFailure == v1alpha1.FailureRollback,
 	}
 	n := numbers{total: s.Replicas}
 	if s.Type == v1alpha1.ServingGroupRollingUpdate {
