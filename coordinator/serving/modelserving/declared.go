@@ -35,7 +35,16 @@ func declaration(ms *v1alpha1.ModelServing) (plan.Serving, error) {
 	if n.err != nil {
 		return s, fmt.Errorf("rolloutStrategy: %w", n.err)
 	}
-	return s, declareRoles(&s, ms.Spec.Template.Roles)
+	if err := declareRoles(&s, ms.Spec.Template.Roles); err != nil {
+		return s, err
+	}
+	if s.InPlace { // what is updated in place needs no stand-in; admission refuses any other number
+		s.MaxSurge = 0
+		for i := range s.Roles {
+			s.Roles[i].MaxSurge = 0
+		}
+	}
+	return s, nil
 }
 
 func declareRoles(s *plan.Serving, roles []v1alpha1.Role) error {
