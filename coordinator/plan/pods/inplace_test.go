@@ -136,7 +136,13 @@ func TestDrainInPlace(t *testing.T) {
 func TestSwapInPlace(t *testing.T) {
 	half := 30 * time.Second
 	update := func(permit v1alpha1.Permit) change {
-		return func(s *pods.Snapshot) { images(s); agent(s); pinned("b")(s); update("", inPlace, "b", permit)(s); swapped(s) }
+		return func(s *pods.Snapshot) {
+			images(s)
+			agent(s)
+			pinned("b")(s)
+			update("", inPlace, "b", permit)(s)
+			swapped(s)
+		}
 	}
 	play(t, map[string]row{
 		"nothing is deleted": {
