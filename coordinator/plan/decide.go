@@ -17,6 +17,7 @@ func decide(s Snapshot, atRest func(*world, *group) bool) Plan {
 	w.findFailed()
 	w.advance()
 	w.rollOut()
+	w.prepareAhead()
 	w.settle()
 	p := Plan{Actions: w.actions(), Report: w.report()}
 	if !w.next.IsZero() {
@@ -28,7 +29,7 @@ func decide(s Snapshot, atRest func(*world, *group) bool) Plan {
 // rollOut starts updates. A unit that failed at the target stops it.
 func (w *world) rollOut() {
 	switch {
-	case w.failed != nil || w.Serving.Paused:
+	case w.failed != nil || w.Serving.Paused || w.rejected():
 	case w.byRole():
 		w.rollInstances()
 	default:
@@ -50,7 +51,10 @@ func (w *world) actions() []Action {
 			written = append(written, g)
 		}
 	}
-	actions := make([]Action, 0, len(written)+len(w.creates)+2)
+	actions := make([]Action, 0, len(written)+len(w.creates)+3)
+	if w.rejects() {
+		actions = append(actions, Action{Kind: Reject})
+	}
 	if strike := w.strikes(); len(strike) > 0 {
 		actions = append(actions, Action{Kind: Strike, Entries: strike})
 	}
@@ -133,7 +137,9 @@ func (w *world) strikes() []string {
 			open[u.name()] = open[u.name()] || u.open != nil
 		}
 		for i := range g.Spec.Updates {
-			open[v1alpha1.LedgerEntry(g.Name, g.Spec.Updates[i].Unit)] = true
+			if !g.Spec.Updates[i].Preparing() {
+				open[v1alpha1.LedgerEntry(g.Name, g.Spec.Updates[i].Unit)] = true
+			}
 		}
 	}
 	var strike []string

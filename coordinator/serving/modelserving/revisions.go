@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,6 +30,7 @@ type versions struct {
 	stored      []*appsv1.ControllerRevision // those found; other owners' among them
 	superfluous []*appsv1.ControllerRevision // those that nobody needs, as far as the caches know
 	layouts     map[string]plan.Layout       // of the target and of all that is referred to and can be read
+	obstacles   map[string]string            // what keeps units at a revision from the target in place
 	collisions  int32
 }
 
@@ -72,7 +73,7 @@ func (p *pass) decideVersions(ctx context.Context, stored []*appsv1.ControllerRe
 		}
 		v := versions{target: d.Target, stored: h.Stored, superfluous: d.Delete, collisions: d.CollisionCount}
 		v.layouts = map[string]plan.Layout{v.target: layout(declared)}
-		complete, err := p.readLayouts(ctx, &v, h.References)
+		complete, err := p.readLayouts(ctx, &v, h)
 		if err == nil && complete && try == 0 && d.Create == nil && d.Raise == nil {
 			p.memo.remember(p.name(), known, v)
 		}
@@ -152,13 +153,14 @@ func (p *pass) adopt(ctx context.Context, v versions) error {
 // readLayouts reads the roles of every other revision that is referred to. One that the cache lacks is
 // read live; one that is missing, another's or unreadable has none. It reports whether the cache had
 // all of them.
-func (p *pass) readLayouts(ctx context.Context, v *versions, references sets.Set[string]) (complete bool, err error) {
+func (p *pass) readLayouts(ctx context.Context, v *versions, h revision.History) (complete bool, err error) {
 	cached := map[string]*appsv1.ControllerRevision{}
 	for _, cr := range v.stored {
 		cached[cr.Name] = cr
 	}
+	v.obstacles = map[string]string{}
 	complete = true
-	for name := range references {
+	for name := range h.References {
 		if name == v.target {
 			continue
 		}
@@ -174,6 +176,9 @@ func (p *pass) readLayouts(ctx context.Context, v *versions, references sets.Set
 		}
 		if stored, err := p.revisions.Read(cr); err == nil {
 			v.layouts[name] = layout(stored)
+			if differences := revision.Obstacles(stored.Data, h.Data); len(differences) > 0 {
+				v.obstacles[name] = strings.Join(differences, "; ")
+			}
 		}
 	}
 	return complete, nil
