@@ -162,6 +162,19 @@ func (w *world) rollout(stage v1alpha1.UnitStage, reason v1alpha1.UnitReason, me
 	w.report(2, v1alpha1.UnitUpdateStatus{Attempt: 4, Stage: stage, Since: ago(90 * time.Second), Reason: reason, Message: message})
 }
 
+// preparing is a rollout in place of which the next group serves.
+func (w *world) preparing(stage v1alpha1.UnitStage, reason v1alpha1.UnitReason, message string) {
+	w.rollout(stage, reason, message)
+	w.Serving.Status.Updating, w.Serving.Status.ReadyReplicas, w.Serving.Status.AvailableReplicas = nil, 4, 4
+	u := &w.Groups[2].Spec.Updates[0]
+	u.Method, u.Permit = v1alpha1.UnitInPlace, v1alpha1.PermitPrepare
+	for _, p := range w.Pods {
+		if p.Labels[v1alpha1.LabelServingGroup] == "llm-2" {
+			w.order(p.Name, v1alpha1.StagePrepared, "")
+		}
+	}
+}
+
 func (w *world) open(ordinal int, u v1alpha1.UnitUpdate) {
 	w.Groups[ordinal].Spec.Updates = append(w.Groups[ordinal].Spec.Updates, u)
 }
@@ -282,6 +295,24 @@ func TestTree(t *testing.T) {
 			w.open(1, v1alpha1.UnitUpdate{Unit: "decode-0", Attempt: 9, Method: v1alpha1.UnitRecreate, Target: target, Permit: v1alpha1.PermitDrain})
 			w.report(1, v1alpha1.UnitUpdateStatus{Unit: "decode-0", Attempt: 9, Stage: v1alpha1.UnitDrained, Since: ago(2 * time.Second), Reason: v1alpha1.UnitWaitingPermit})
 			w.notReady(1, 0, v1alpha1.InstanceRunning, 0, "")
+		},
+		"preparing in place": func(w *world) {
+			w.preparing(v1alpha1.UnitPreparing, v1alpha1.UnitReason(v1alpha1.WaitingPull), "Pod llm-2-prefill-0-0 on node gpu-2: pulls e:2")
+		},
+		"prepared, and a Pod is down": func(w *world) {
+			w.preparing(v1alpha1.UnitPrepared, v1alpha1.UnitWaitingPermit, "")
+			w.notReady(2, 0, v1alpha1.InstanceRunning, 2, "llm-2-decode-0-1 is not Ready")
+			w.pod("llm-2-decode-0-1").Status.Conditions = nil
+		},
+		"refused in place": func(w *world) {
+			w.preparing(v1alpha1.UnitRefused, v1alpha1.UnitReason(v1alpha1.RefusedNotFound), "Pod llm-2-prefill-0-0 on node gpu-2: no e:2")
+		},
+		"an instance prepared": func(w *world) {
+			w.Serving.Status.UpdateRevision = target
+			w.open(1, v1alpha1.UnitUpdate{Unit: "decode-0", Attempt: 9, Method: v1alpha1.UnitInPlace, Target: target, Permit: v1alpha1.PermitPrepare})
+			w.report(1, v1alpha1.UnitUpdateStatus{Unit: "decode-0", Attempt: 9, Stage: v1alpha1.UnitPrepared, Since: ago(2 * time.Second), Reason: v1alpha1.UnitWaitingPermit})
+			w.notReady(1, 0, v1alpha1.InstanceRunning, 2, "llm-1-decode-0-1 is not Ready")
+			w.pod("llm-1-decode-0-1").Status.Conditions = nil
 		},
 		"a role that stays the same": func(w *world) {
 			w.Serving.Status.UpdateRevision = target
