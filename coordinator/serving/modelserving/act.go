@@ -56,6 +56,8 @@ func (p *pass) take(ctx context.Context, a plan.Action) (bool, error) {
 	switch a.Kind {
 	case plan.Book:
 		return p.book(ctx, a.Entries)
+	case plan.Reject:
+		return p.reject(ctx)
 	case plan.Strike:
 		return p.strike(ctx, a.Entries)
 	case plan.Create:
@@ -83,6 +85,13 @@ func (p *pass) book(ctx context.Context, entries []string) (bool, error) {
 	}
 	p.tell(was)
 	return true, nil
+}
+
+// reject gives up the target, of which a unit failed: nothing is taken back before that is written.
+func (p *pass) reject(ctx context.Context) (bool, error) {
+	ms := p.ms.DeepCopy()
+	ms.Status.RejectedRevision = p.target
+	return p.writeStatus(ctx, ms)
 }
 
 // strike has the units leave the ledger whose update is closed for certain. They leave it with the next
@@ -138,7 +147,7 @@ func (p *pass) closed(ctx context.Context, entry string) (bool, error) {
 
 func isClosed(sg *v1alpha1.ServingGroup, unit string) bool {
 	return sg.DeletionTimestamp.IsZero() &&
-		!slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == unit })
+		!slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == unit && !u.Preparing() })
 }
 
 // fence leaves a mark on a ServingGroup, so that the write with which a former leader, which died

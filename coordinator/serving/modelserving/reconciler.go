@@ -162,7 +162,7 @@ type pass struct {
 	// ledger entries this pass knows that they are closed.
 	written map[string]*v1alpha1.ServingGroup
 	struck  map[string]bool
-	target  string    // revision
+	target  string    // the revision of the spec
 	decided plan.Plan // what this pass is to do and to report
 	troubles
 }
@@ -179,11 +179,12 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	p.target = versions.target
 	snapshot, err := p.observe(versions)
 	if err != nil {
 		return 0, err
 	}
-	p.target, p.decided = snapshot.Target, p.Decide(snapshot)
+	p.decided = p.Decide(snapshot)
 	if err := p.act(ctx, p.decided.Actions); err != nil {
 		if stale(err) {
 			return 0, errors.Join(err, p.keepStrikes(ctx)) // a report would be about what no longer is

@@ -28,6 +28,9 @@ func (p *pass) reported() *v1alpha1.ModelServing {
 	st.ObservedGeneration, st.Selector, st.Updating = ms.Generation, selector(ms.Name), p.ledger()
 	st.Replicas, st.ReadyReplicas, st.AvailableReplicas, st.UpdatedReplicas = report.Replicas, report.Ready, report.Available, report.Updated
 	st.UpdateRevision = p.target
+	if st.RejectedRevision != p.target {
+		st.RejectedRevision = "" // it is the template's no longer
+	}
 	if report.Complete {
 		st.CurrentRevision = p.target
 	}
