@@ -253,6 +253,8 @@ func TestGroupsAreLaidOutAnew(t *testing.T) {
 	renamed.Serving.Roles = renamed.Serving.Roles[1:]
 	scaled := serving(1, 1, 0, 1).with("0 old ready")
 	scaled.Serving.Roles[0].Replicas = 3
+	surplus := serving(2, 1, 0, 3).with("0 old ready", "1 old ready", "2 old ready")
+	surplus.Serving.Roles[0].Replicas = 2
 	shrunk := serving(1, 1, 0, 1).with("0 old ready")
 	shrunk.Serving.Roles[0].Replicas = 0
 	fresh := serving(1, 1, 0, 1)
@@ -269,10 +271,13 @@ func TestGroupsAreLaidOutAnew(t *testing.T) {
 		"with an added role and more instances":  {added, []string{"ms-0 Recreate/4 Swap new", "ms-0 old: a-0 -> new: a-0 a-1 b-0"}},
 		"without a removed role":                 {renamed, []string{"ms-0 Recreate/4 Serve new", "ms-0 old: a-0 -> new: b-0"}},
 		"instances are added at the group's pin": {scaled, []string{"ms-0 old: a-0 -> old: a-0 a-1 a-2"}},
-		"surplus instances are drained first":    {shrunk, removes("ms-0/a-0")},
-		"an old role has an instance":            {fresh, []string{"Create ms-0 old"}},
-		"a drained instance is dropped":          {removal, []string{"ms-0/a-1 Remove/4 Swap", "ms-0 old: a-0 a-1 -> old: a-0"}},
-		"a group waits for its instances":        {crossing, takes("ms-0")},
+		"a surplus group serves until others have what was added": {
+			surplus, []string{"ms-0 old: a-0 -> old: a-0 a-1", "ms-1 old: a-0 -> old: a-0 a-1", "ms-2 old: a-0 -> old: a-0 a-1"},
+		},
+		"surplus instances are drained first": {shrunk, removes("ms-0/a-0")},
+		"an old role has an instance":         {fresh, []string{"Create ms-0 old"}},
+		"a drained instance is dropped":       {removal, []string{"ms-0/a-1 Remove/4 Swap", "ms-0 old: a-0 a-1 -> old: a-0"}},
+		"a group waits for its instances":     {crossing, takes("ms-0")},
 	})
 	got := pins(Decide(fresh).Actions[0].Spec)
 	if diff := cmp.Diff("old: a-0 gone-0", got); diff != "" {
