@@ -137,17 +137,17 @@ func (p Plan) Decisive(old v1alpha1.ServingGroupStatus) bool {
 	}
 	phases := phasesOf(old)
 	for _, i := range p.Status.Instances {
-		if phases[v1alpha1.UnitName(i.Role, *i.Ordinal)].Phase != i.Phase {
+		if was := phases[v1alpha1.UnitName(i.Role, *i.Ordinal)]; was == nil || was.Phase != i.Phase {
 			return true
 		}
 	}
 	return false
 }
 
-func phasesOf(s v1alpha1.ServingGroupStatus) map[string]v1alpha1.InstanceStatus {
-	out := make(map[string]v1alpha1.InstanceStatus, len(s.Instances))
-	for _, i := range s.Instances {
-		if i.Ordinal != nil {
+func phasesOf(s v1alpha1.ServingGroupStatus) map[string]*v1alpha1.InstanceStatus {
+	out := make(map[string]*v1alpha1.InstanceStatus, len(s.Instances))
+	for n := range s.Instances {
+		if i := &s.Instances[n]; i.Ordinal != nil {
 			out[v1alpha1.UnitName(i.Role, *i.Ordinal)] = i
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,10 +54,11 @@ func (p *pass) store(ctx context.Context) (versions, error) {
 
 func (p *pass) decideVersions(ctx context.Context, stored []*appsv1.ControllerRevision, known string) (versions, error) {
 	h := p.history(stored)
-	var err error
-	if h.Data, err = revision.Project(&p.ms.Spec); err != nil {
+	declared, err := p.revisions.Project(p.ms)
+	if err != nil {
 		return versions{}, fmt.Errorf("%w: %w", errNoRevision, err)
 	}
+	h.Data = declared.Data
 	for try := range maxNames {
 		d, err := revision.Decide(h)
 		if err != nil {
@@ -71,6 +73,7 @@ func (p *pass) decideVersions(ctx context.Context, stored []*appsv1.ControllerRe
 			continue
 		}
 		v := versions{target: d.Target, stored: h.Stored, superfluous: d.Delete, collisions: d.CollisionCount}
+		v.layouts = map[string]plan.Layout{v.target: layout(declared)}
 		complete, err := p.readLayouts(ctx, &v, h)
 		if err == nil && complete && try == 0 && d.Create == nil && d.Raise == nil {
 			p.memo.remember(p.name(), known, v)
@@ -84,7 +87,7 @@ func (p *pass) history(stored []*appsv1.ControllerRevision) revision.History {
 	return revision.History{
 		Owner: p.ms, Stored: stored, References: revision.References(p.ms, p.items),
 		Limit:          ptr.Deref(p.ms.Spec.RevisionHistoryLimit, 10),
-		CollisionCount: ptr.Deref(p.ms.Status.CollisionCount, 0),
+		CollisionCount: ptr.Deref(p.ms.Status.CollisionCount, 0), Memo: &p.revisions,
 	}
 }
 
@@ -138,7 +141,7 @@ func (p *pass) adopt(ctx context.Context, v versions) error {
 	if p.ms.Status.CurrentRevision != "" && ptr.Deref(p.ms.Status.CollisionCount, 0) == v.collisions {
 		return nil
 	}
-	ms := p.ms.DeepCopy()
+	ms := p.draft()
 	if ms.Status.CurrentRevision == "" {
 		ms.Status.CurrentRevision, ms.Status.UpdateRevision = v.target, v.target
 	}
@@ -148,15 +151,14 @@ func (p *pass) adopt(ctx context.Context, v versions) error {
 	return p.replaceStatus(ctx, ms)
 }
 
-// readLayouts reads the roles of the target and of every revision that is referred to. One that the
-// cache lacks is read live; one that is missing, another's or unreadable has none. It reports
-// whether the cache had all of them.
+// readLayouts reads the roles of every other revision that is referred to. One that the cache lacks is
+// read live; one that is missing, another's or unreadable has none. It reports whether the cache had
+// all of them.
 func (p *pass) readLayouts(ctx context.Context, v *versions, h revision.History) (complete bool, err error) {
 	cached := map[string]*appsv1.ControllerRevision{}
 	for _, cr := range v.stored {
 		cached[cr.Name] = cr
 	}
-	v.layouts = map[string]plan.Layout{v.target: layout(h.Data)}
 	v.obstacles = map[string]string{}
 	complete = true
 	for name := range h.References {
@@ -173,9 +175,9 @@ func (p *pass) readLayouts(ctx context.Context, v *versions, h revision.History)
 		if cr == nil || !metav1.IsControlledBy(cr, p.ms) {
 			continue
 		}
-		if data, err := revision.Decode(cr); err == nil {
-			v.layouts[name] = layout(data)
-			if differences := revision.Obstacles(data, h.Data); len(differences) > 0 {
+		if stored, err := p.revisions.Read(cr); err == nil {
+			v.layouts[name] = layout(stored)
+			if differences := revision.Obstacles(stored.Data, h.Data); len(differences) > 0 {
 				v.obstacles[name] = strings.Join(differences, "; ")
 			}
 		}
@@ -183,10 +185,10 @@ func (p *pass) readLayouts(ctx context.Context, v *versions, h revision.History)
 	return complete, nil
 }
 
-func layout(d revision.Data) plan.Layout {
-	roles := plan.Layout{}
-	for _, r := range d.Roles {
-		roles[r.Name] = plan.RoleLayout{Digest: d.RoleDigest(r.Name), Workers: r.WorkerReplicas}
+func layout(r revision.Reading) plan.Layout {
+	roles := make(plan.Layout, len(r.Data.Roles))
+	for _, role := range r.Data.Roles {
+		roles[role.Name] = plan.RoleLayout{Digest: r.Digests[role.Name], Workers: role.WorkerReplicas}
 	}
 	return roles
 }

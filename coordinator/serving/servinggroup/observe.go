@@ -71,6 +71,7 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 		return nil, err
 	}
 	inPlace := slices.ContainsFunc(s.sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Method == v1alpha1.UnitInPlace })
+	s.snap.Pods = make([]pods.Pod, 0, len(s.pods))
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) { // one order of reads, whatever the map's
 		if one, ok := podOf(s.sg, s.pods[name]); ok {
 			if inPlace {
