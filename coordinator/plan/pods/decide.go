@@ -42,6 +42,7 @@ func Decide(s Snapshot) Plan {
 		d.stages[u.Unit] = u
 	}
 	d.strayOrders()
+	d.relabel()
 	if s.Group.Deleting {
 		d.remove()
 	} else {
