@@ -1,6 +1,7 @@
 package world
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,7 @@ func deeds() []deed {
 		{"delete ModelServing", 1, (*World).deleteServing},
 		{"forge", 2, (*World).forge},
 		{"squat", 2, (*World).squat},
+		{"strip", 3, (*World).strip},
 		{"crash", 5, (*World).crashPod},
 		{"evict", 4, (*World).evictPod},
 		{"node", 3, (*World).loseNode},
@@ -230,6 +232,24 @@ func (w *World) forge() {
 	pod.Labels, pod.Annotations = model.Labels, map[string]string{}
 	pod.Spec.NodeName = ""
 	w.create(pod)
+}
+
+// strip takes from an object the labels that caches select by.
+func (w *World) strip() {
+	kind := pick(w.Loop, cluster.Pod, cluster.Pod, cluster.Pod, cluster.Service, cluster.InPlaceUpdate, cluster.ControllerRevision)
+	all := w.Server.All(kind)
+	if len(all) == 0 {
+		return
+	}
+	o, ok := pick(w.Loop, all...).DeepCopyObject().(client.Object)
+	if !ok {
+		return
+	}
+	w.tell("user", "takes the labels from %s %s", kind, o.GetName())
+	kept := o.GetLabels()
+	maps.DeleteFunc(kept, func(key, _ string) bool { return key != v1alpha1.LabelRevision })
+	o.SetLabels(kept)
+	w.must(w.as("user").Update(w.ctx, o))
 }
 
 // squat takes a name that a ServingGroup or its Pods may need, for a while.
