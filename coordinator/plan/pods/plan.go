@@ -68,6 +68,8 @@ const (
 	UnsetLeader ActionKind = "UnsetLeader"
 	// RestoreLabels writes the labels that say where a Pod belongs.
 	RestoreLabels ActionKind = "RestoreLabels"
+	// RestoreFinalizer has the ServingGroup reserve its ordinal again.
+	RestoreFinalizer ActionKind = "RestoreFinalizer"
 	// RemoveFinalizer lets the ServingGroup go.
 	RemoveFinalizer ActionKind = "RemoveFinalizer"
 )

@@ -86,8 +86,10 @@ func (r *Reconciler) take(ctx context.Context, s *sight, a pods.Action) error {
 		return r.updatePod(ctx, s, a)
 	case pods.OpenGate:
 		return r.openGate(ctx, s, a)
+	case pods.RestoreFinalizer:
+		return r.setFinalizer(ctx, s, controllerutil.AddFinalizer)
 	case pods.RemoveFinalizer:
-		return r.removeFinalizer(ctx, s)
+		return client.IgnoreNotFound(r.setFinalizer(ctx, s, controllerutil.RemoveFinalizer))
 	}
 	return fmt.Errorf("unknown action %q", a.Kind)
 }
@@ -243,10 +245,15 @@ func (r *Reconciler) openGate(ctx context.Context, s *sight, a pods.Action) erro
 	return r.patchPod(ctx, s, pod, data)
 }
 
-func (r *Reconciler) removeFinalizer(ctx context.Context, s *sight) error {
+// setFinalizer is bound to the version that was read, and whatever follows in the pass to that of the answer.
+func (r *Reconciler) setFinalizer(ctx context.Context, s *sight, set func(client.Object, string) bool) error {
 	sg := s.sg.DeepCopy()
-	controllerutil.RemoveFinalizer(sg, v1alpha1.FinalizerOrdinal)
-	return wrap(client.IgnoreNotFound(r.cfg.Client.Update(ctx, sg)), "update", sg)
+	set(sg, v1alpha1.FinalizerOrdinal)
+	if err := r.cfg.Client.Update(ctx, sg); err != nil {
+		return wrap(err, "update", sg)
+	}
+	s.sg = sg
+	return nil
 }
 
 // pod returns the Pod that the action was decided on.
