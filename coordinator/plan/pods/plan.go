@@ -116,8 +116,8 @@ const KeyRecovery = "0"
 // OrderKey says for which attempt of a unit an order is given.
 func OrderKey(attempt int64) string { return strconv.FormatInt(attempt, 10) }
 
-// Decisive reports whether the plan does anything, or reports a stage or phase that old does not.
-// What a plan from a cache decides has to be decided anew from live readings before it is acted on.
+// Decisive reports whether the plan does anything, or reports a stage or phase that old does not, or fewer
+// Pods: one that caches do not show any more may have lost its labels only. What a plan from a cache decides has to be decided anew from live readings before it is acted on.
 func (p Plan) Decisive(old v1alpha1.ServingGroupStatus) bool {
 	if len(p.Actions) > 0 || len(p.Notices) > 0 {
 		return true
@@ -131,9 +131,14 @@ func (p Plan) Decisive(old v1alpha1.ServingGroupStatus) bool {
 			return true
 		}
 	}
-	phases := phasesOf(old)
-	for _, i := range p.Status.Instances {
-		if phases[v1alpha1.UnitName(i.Role, *i.Ordinal)].Phase != i.Phase {
+	was, is := phasesOf(old), phasesOf(p.Status)
+	for unit, i := range is {
+		if was[unit].Phase != i.Phase {
+			return true
+		}
+	}
+	for unit, i := range was {
+		if is[unit].LivePods < i.LivePods {
 			return true
 		}
 	}

@@ -85,6 +85,21 @@ func TestAGroupStaysUntilAPodWithoutLabelsIsGone(t *testing.T) {
 	}
 }
 
+func TestFindsAPodWithoutLabelsThoughNothingIsDecided(t *testing.T) {
+	w := newWorld(t, declare(t, "r1")...)
+	w.settle()
+	w.order(func(s *v1alpha1.ServingGroupSpec) { s.Revision = "lost" })
+	w.reconcile()
+	w.strip(&corev1.Pod{}, "llm-0-decode-0-0")
+	w.reconcile()
+	if sg := w.group(); sg.Status.LivePods != 3 {
+		t.Errorf("status: %+v", sg.Status)
+	}
+	if p := w.pod("llm-0-decode-0-0"); p.Labels[v1alpha1.LabelServingGroup] != "llm-0" {
+		t.Errorf("labels: %v", p.Labels)
+	}
+}
+
 func TestGivesAServiceItsLabelsBack(t *testing.T) {
 	w := newWorld(t, declare(t, "r1")...)
 	w.settle()

@@ -50,6 +50,7 @@ func deeds() []deed {
 		{"forge", 2, (*World).forge},
 		{"squat", 2, (*World).squat},
 		{"strip", 3, (*World).strip},
+		{"finalizer", 2, (*World).takeFinalizer},
 		{"crash", 5, (*World).crashPod},
 		{"evict", 4, (*World).evictPod},
 		{"node", 3, (*World).loseNode},
@@ -242,7 +243,7 @@ func (w *World) strip() {
 		return
 	}
 	o, ok := pick(w.Loop, all...).DeepCopyObject().(client.Object)
-	if !ok {
+	if !ok || o.GetDeletionTimestamp() != nil {
 		return
 	}
 	w.tell("user", "takes the labels from %s %s", kind, o.GetName())
@@ -250,6 +251,24 @@ func (w *World) strip() {
 	maps.DeleteFunc(kept, func(key, _ string) bool { return key != v1alpha1.LabelRevision })
 	o.SetLabels(kept)
 	w.must(w.as("user").Update(w.ctx, o))
+}
+
+// takeFinalizer takes the finalizer from a ServingGroup, and perhaps deletes it some time later.
+func (w *World) takeFinalizer() {
+	all := w.Server.All(cluster.ServingGroup)
+	if len(all) == 0 {
+		return
+	}
+	g, ok := pick(w.Loop, all...).DeepCopyObject().(client.Object)
+	if !ok {
+		return
+	}
+	w.tell("user", "takes the finalizers from %s", g.GetName())
+	g.SetFinalizers(nil)
+	w.must(w.as("user").Update(w.ctx, g))
+	if w.Chance(0.3) {
+		w.After(w.Between(0, 20*time.Second), func() { w.leave(g) })
+	}
 }
 
 // squat takes a name that a ServingGroup or its Pods may need, for a while.
