@@ -81,6 +81,8 @@ func Acknowledge(pod *corev1.Pod, token string, at time.Time) ([]byte, error) {
 type Opening struct {
 	// Labels are set; an empty value removes the label.
 	Labels map[string]string
+	// Annotations are set.
+	Annotations map[string]string
 	// Remove names annotations to remove. The hold "inplace" is removed anyway.
 	Remove []string
 }
@@ -100,11 +102,14 @@ func Mark(pod *corev1.Pod, o Opening) ([]byte, error) {
 
 // take puts what goes beside the gate into the patch.
 func (p *patch) take(o Opening) {
+	if p.Metadata.Annotations == nil && len(o.Remove)+len(o.Annotations) > 0 {
+		p.Metadata.Annotations = make(map[string]*string, len(o.Remove)+len(o.Annotations))
+	}
 	for _, key := range o.Remove {
-		if p.Metadata.Annotations == nil {
-			p.Metadata.Annotations = make(map[string]*string, len(o.Remove))
-		}
 		p.Metadata.Annotations[key] = nil
+	}
+	for key, value := range o.Annotations {
+		p.Metadata.Annotations[key] = &value
 	}
 	for key, value := range o.Labels {
 		if p.Metadata.Labels == nil {

@@ -128,6 +128,7 @@ type InPlaceUpdate struct {
 // +kubebuilder:validation:XValidation:rule="self.attempt >= oldSelf.attempt",message="attempt only grows: take the next number after the stored one",fieldPath=".attempt"
 // +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || (has(self.containers) == has(oldSelf.containers) && (!has(self.containers) || self.containers == oldSelf.containers))",message="containers may change only with a higher attempt",fieldPath=".containers"
 // +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || (has(self.revision) == has(oldSelf.revision) && (!has(self.revision) || self.revision == oldSelf.revision))",message="revision may change only with a higher attempt",fieldPath=".revision"
+// +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || (has(self.roleDigest) == has(oldSelf.roleDigest) && (!has(self.roleDigest) || self.roleDigest == oldSelf.roleDigest))",message="roleDigest may change only with a higher attempt",fieldPath=".roleDigest"
 // +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || (has(self.labels) == has(oldSelf.labels) && (!has(self.labels) || self.labels == oldSelf.labels))",message="labels may change only with a higher attempt",fieldPath=".labels"
 // +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || (has(self.drain) == has(oldSelf.drain) && (!has(self.drain) || self.drain == oldSelf.drain))",message="drain may change only with a higher attempt",fieldPath=".drain"
 // +kubebuilder:validation:XValidation:rule="self.attempt != oldSelf.attempt || self.openAt == oldSelf.openAt",message="openAt may change only with a higher attempt",fieldPath=".openAt"
@@ -169,6 +170,13 @@ type InPlaceUpdateSpec struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([A-Za-z0-9_.\-]*[A-Za-z0-9])?$`
 	// +optional
 	Revision string `json:"revision,omitempty"`
+
+	// roleDigest is what the Pod's annotation pitstop.dev/role-digest becomes with the opening write.
+	// Absent: the annotation is not touched.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	RoleDigest string `json:"roleDigest,omitempty"`
 
 	// labels are set on the Pod by the opening write. Their keys start with pitstop.dev/; an
 	// empty value removes the label. Absent: no label is touched.

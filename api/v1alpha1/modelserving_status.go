@@ -53,6 +53,12 @@ type ModelServingStatus struct {
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
 
+	// rejectedRevision is a revision at which a unit failed under onFailure Rollback. While it is the
+	// updateRevision, no unit is brought to it.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	RejectedRevision string `json:"rejectedRevision,omitempty"`
+
 	// currentRevision is the revision that all units had when the last rollout was complete: what
 	// protected units are rebuilt at.
 	// +kubebuilder:validation:MaxLength=63

@@ -33,11 +33,30 @@ const (
 )
 
 // UpdateMethod says how a unit gets to a new revision.
-// +kubebuilder:validation:Enum=Recreate
+// +kubebuilder:validation:Enum=Recreate;InPlace
 type UpdateMethod string
 
-// UpdateRecreate drains the unit's Pods, deletes them, and creates them anew.
-const UpdateRecreate UpdateMethod = "Recreate"
+// The update methods.
+const (
+	// UpdateRecreate drains the unit's Pods, deletes them, and creates them anew.
+	UpdateRecreate UpdateMethod = "Recreate"
+	// UpdateInPlace proves the new images on the nodes while the unit serves, drains its Pods, and has
+	// the changed containers restarted. The Pods stay. Only images of regular containers may change.
+	UpdateInPlace UpdateMethod = "InPlace"
+)
+
+// OnFailure says what becomes of a unit that failed after its swap.
+// +kubebuilder:validation:Enum=Hold;Rollback
+type OnFailure string
+
+// What may become of a unit that failed.
+const (
+	// FailureHold keeps the unit out of traffic until a new revision or a person moves it.
+	FailureHold OnFailure = "Hold"
+	// FailureRollback takes the unit back to its previous revision, in place, and starts no other unit
+	// until the target changes.
+	FailureRollback OnFailure = "Rollback"
+)
 
 // ModelServing declares a number of ServingGroups of one template.
 //
@@ -157,11 +176,40 @@ type RolloutStrategy struct {
 	// +optional
 	MaxUnavailableGroups *intstr.IntOrString `json:"maxUnavailableGroups,omitempty"`
 
+	// inPlace are the settings of updateMethod InPlace.
+	// +kubebuilder:default={}
+	// +optional
+	InPlace InPlace `json:"inPlace,omitempty"`
+
 	// drain says how running requests are waited for, before an update and before every other
 	// deletion by Pitstop. It needs an agent on the Pod's node.
 	// +kubebuilder:default={}
 	// +optional
 	Drain Drain `json:"drain,omitempty"`
+}
+
+// InPlace are the settings of updateMethod InPlace. An attempt keeps those that it began with.
+type InPlace struct {
+	// propagationSeconds is the time in seconds between kubelet's acknowledgement that a Pod is not
+	// Ready and its drain, in which endpoints and routers follow. Default 3.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	// +kubebuilder:default=3
+	// +optional
+	PropagationSeconds *int32 `json:"propagationSeconds,omitempty"`
+
+	// stopTimeoutSeconds bounds the stop of an old container, in seconds from the patch of its Pod on;
+	// then it is killed. Default 30.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	// +kubebuilder:default=30
+	// +optional
+	StopTimeoutSeconds *int32 `json:"stopTimeoutSeconds,omitempty"`
+
+	// onFailure says what becomes of a unit that failed after its swap. Default Hold.
+	// +kubebuilder:default=Hold
+	// +optional
+	OnFailure OnFailure `json:"onFailure,omitempty"`
 }
 
 // RollingUpdateConfiguration is the budget of a rollout over ServingGroups.
@@ -222,6 +270,12 @@ type Role struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must start with a lower-case letter, end with a letter or digit, and hold only lower-case letters, digits and '-'"
 	// +required
 	Name string `json:"name,omitempty"`
+
+	// front is whether requests enter the ServingGroup through this role. In an update in place such roles
+	// are drained first, as the others still work for them. Default true.
+	// +kubebuilder:default=true
+	// +optional
+	Front *bool `json:"front,omitempty"`
 
 	// replicas is the number of instances. May change at any time. Default 1.
 	// +kubebuilder:validation:Minimum=0

@@ -53,6 +53,12 @@ const (
 	// BlockedFailed: a unit failed at the target; no further unit is updated until the target
 	// changes or the unit comes good.
 	BlockedFailed ConditionReason = "UnitFailed"
+	// BlockedRefused: attempts at the target were given up before the swap; the units serve as before.
+	BlockedRefused ConditionReason = "UnitRefused"
+	// BlockedNotInPlace: the method is InPlace, and what changed can only be had with new Pods.
+	BlockedNotInPlace ConditionReason = "NotPossibleInPlace"
+	// BlockedRejected: a unit failed at the target under onFailure Rollback.
+	BlockedRejected ConditionReason = "RevisionRejected"
 	// BlockedRevision: a revision that units need is missing or cannot be read. Nothing of those
 	// units is created or deleted.
 	BlockedRevision ConditionReason = "RevisionUnresolved"
@@ -70,6 +76,12 @@ const (
 
 // What an open update of a unit waits for.
 const (
+	// UnitWaitingPrepare: an image is not on its node yet, or not proved.
+	UnitWaitingPrepare UnitReason = "Preparing"
+	// UnitWaitingAgent: the agent of a Pod's node has not answered yet.
+	UnitWaitingAgent UnitReason = "AgentNotAnswering"
+	// UnitWaitingSwap: containers of a Pod are being restarted.
+	UnitWaitingSwap UnitReason = "Swapping"
 	// UnitWaitingDrain: requests of a Pod have not ended.
 	UnitWaitingDrain UnitReason = "Draining"
 	// UnitWaitingDeletion: a Pod that was deleted has not gone yet.
@@ -81,6 +93,16 @@ const (
 	// UnitWaitingPermit: the stage is reached and the ModelServing controller has not yet
 	// answered.
 	UnitWaitingPermit UnitReason = "WaitingForPermit"
+)
+
+// Why an attempt was given up before the swap, where no agent says so.
+const (
+	// UnitPodLost: a Pod of the unit is gone or going.
+	UnitPodLost UnitReason = "PodLost"
+	// UnitAgentMissing: the node of a Pod has no live agent.
+	UnitAgentMissing UnitReason = "AgentMissing"
+	// UnitTooLong: a stage took longer than progressDeadlineSeconds.
+	UnitTooLong UnitReason = "DeadlineExceeded"
 )
 
 // Reasons of the events that the coordinator writes on ModelServings and ServingGroups.
@@ -95,6 +117,8 @@ const (
 	EventUnitDone = "UnitUpdateDone"
 	// EventUnitFailed: a unit did not become ready at the target in time.
 	EventUnitFailed = "UnitUpdateFailed"
+	// EventUnitRefused: an attempt was given up before the swap.
+	EventUnitRefused = "UnitUpdateRefused"
 	// EventScaled: ServingGroups or role instances were created or removed.
 	EventScaled = "Scaled"
 	// EventBlocked: something stands in the way; the message is that of the condition.

@@ -25,16 +25,21 @@ const (
 )
 
 // UnitStage says how far the update of a unit has gone: as far as the last of its Pods.
-// +kubebuilder:validation:Enum=Draining;Drained;Swapping;Verified;InService;Failed
+// +kubebuilder:validation:Enum=Preparing;Prepared;Draining;Drained;Swapping;Verified;InService;Failed;Refused
 type UnitStage string
 
 // The stages of a unit's update. Failed is left when the unit comes good after all.
 const (
+	// UnitPreparing: images are being brought to the nodes and proved; the unit serves.
+	UnitPreparing UnitStage = "Preparing"
+	// UnitPrepared: every image is on its node, and proved; the unit serves.
+	UnitPrepared UnitStage = "Prepared"
 	// UnitDraining: Pods are being taken out of traffic; requests are waited for.
 	UnitDraining UnitStage = "Draining"
 	// UnitDrained: no Pod of the unit has a request left, or none can be drained.
 	UnitDrained UnitStage = "Drained"
-	// UnitSwapping: Pods are deleted and created at the target.
+	// UnitSwapping: containers are restarted with the images of the target, or Pods deleted and created
+	// there.
 	UnitSwapping UnitStage = "Swapping"
 	// UnitVerified: all Pods of the unit are at the target and ready but for their gate.
 	UnitVerified UnitStage = "Verified"
@@ -42,6 +47,8 @@ const (
 	UnitInService UnitStage = "InService"
 	// UnitFailed: the unit did not become ready in time.
 	UnitFailed UnitStage = "Failed"
+	// UnitRefused: the attempt cannot go on, and no Pod was changed by it.
+	UnitRefused UnitStage = "Refused"
 )
 
 // ServingGroupStatus is what the ServingGroup controller reports. The phases of instances and the
@@ -177,7 +184,12 @@ type UnitUpdateStatus struct {
 	// +required
 	Since metav1.Time `json:"since"`
 
-	// reason is one word of a closed list: what is waited for, or why the unit failed.
+	// deadline is when what is waited for counts as overdue; absent where nothing hurries.
+	// +optional
+	Deadline *metav1.Time `json:"deadline,omitempty"`
+
+	// reason is one word of a closed list: what is waited for, or why the unit failed or was refused.
+	// Where the agent of a Pod says why, it is the agent's reason.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Reason UnitReason `json:"reason,omitempty"`

@@ -5,11 +5,14 @@ import (
 )
 
 // UnitMethod says what an update of a unit does.
-// +kubebuilder:validation:Enum=Recreate;Remove
+// +kubebuilder:validation:Enum=InPlace;Recreate;Remove
 type UnitMethod string
 
 // The methods of a unit's update.
 const (
+	// UnitInPlace proves the target's images, drains the unit's Pods, and has their containers restarted
+	// with the new images.
+	UnitInPlace UnitMethod = "InPlace"
 	// UnitRecreate drains the unit's Pods, deletes them, and creates them at the target.
 	UnitRecreate UnitMethod = "Recreate"
 	// UnitRemove drains the unit's Pods; then the unit goes.
@@ -137,10 +140,25 @@ type UnitUpdate struct {
 	// +optional
 	Previous string `json:"previous,omitempty"`
 
-	// permit says how far the update may go: Drain takes the Pods out of traffic and waits for
-	// their requests, Swap replaces them, Serve puts the unit in service.
+	// permit says how far the update may go: Prepare brings images to the nodes, Drain takes the Pods
+	// out of traffic and waits for their requests, Swap changes or replaces them, Serve puts the unit in
+	// service.
 	// +required
 	Permit Permit `json:"permit,omitempty"`
+
+	// tries is how many attempts at the target were given up before the swap, one after the other.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Tries int32 `json:"tries,omitempty"`
+
+	// swapped is whether an attempt of the open update was permitted to swap, so that Pods may be at
+	// neither the pin nor the target.
+	// +optional
+	Swapped bool `json:"swapped,omitempty"`
+
+	// notBefore is when the attempt begins, where the one before it was given up. Absent: at once.
+	// +optional
+	NotBefore *metav1.Time `json:"notBefore,omitempty"`
 }
 
 // ServingGroupList is a list of ServingGroups.

@@ -15,6 +15,7 @@ func Decide(s Snapshot) Plan {
 	w.findFailed()
 	w.advance()
 	w.rollOut()
+	w.prepareAhead()
 	w.settle()
 	p := Plan{Actions: w.actions(), Report: w.report()}
 	if !w.next.IsZero() {
@@ -26,7 +27,7 @@ func Decide(s Snapshot) Plan {
 // rollOut starts updates. A unit that failed at the target stops it.
 func (w *world) rollOut() {
 	switch {
-	case w.failed != nil || w.Serving.Paused:
+	case w.failed != nil || w.Serving.Paused || w.rejected():
 	case w.byRole():
 		w.rollInstances()
 	default:
@@ -46,7 +47,10 @@ func (w *world) actions() []Action {
 		book = append(book, g.entries...)
 		size += int(one(g.phase() != unchanged))
 	}
-	actions := make([]Action, 0, size)
+	actions := make([]Action, 0, size+1)
+	if w.rejects() {
+		actions = append(actions, Action{Kind: Reject})
+	}
 	if strike := w.strikes(); len(strike) > 0 {
 		actions = append(actions, Action{Kind: Strike, Entries: strike})
 	}
@@ -129,7 +133,9 @@ func (w *world) strikes() []string {
 			open[u.name()] = open[u.name()] || u.open != nil
 		}
 		for i := range g.Spec.Updates {
-			open[v1alpha1.LedgerEntry(g.Name, g.Spec.Updates[i].Unit)] = true
+			if !g.Spec.Updates[i].Preparing() {
+				open[v1alpha1.LedgerEntry(g.Name, g.Spec.Updates[i].Unit)] = true
+			}
 		}
 	}
 	var strike []string

@@ -82,7 +82,10 @@ func (g *group) edit() *v1alpha1.ServingGroupSpec {
 // put replaces the open update of the unit, or opens it.
 func (g *group) put(u *unit, update v1alpha1.UnitUpdate) {
 	d := g.edit()
-	u.open, u.report = &update, nil
+	u.open, u.ahead, u.report = &update, nil, nil
+	if update.Preparing() {
+		u.open, u.ahead = nil, &update
+	}
 	i := slices.IndexFunc(d.Updates, func(o v1alpha1.UnitUpdate) bool { return o.Unit == update.Unit })
 	if i >= 0 {
 		d.Updates[i] = update
@@ -97,7 +100,7 @@ func (g *group) closeUpdate(u *unit) {
 	d := g.edit()
 	name := u.unitName()
 	d.Updates = slices.DeleteFunc(d.Updates, func(o v1alpha1.UnitUpdate) bool { return o.Unit == name })
-	u.open, u.report, u.closed = nil, nil, true
+	u.open, u.ahead, u.report, u.closed = nil, nil, nil, true
 }
 
 // nextAttempt takes a number for an attempt.

@@ -15,7 +15,7 @@ func (w *world) rolePool(g *group, r Role) pool {
 	w.part = g.appendOf(w.part[:0], r.Name)
 	p := pool{
 		units: w.part, replicas: r.Replicas, maxUnavailable: r.MaxUnavailable,
-		paused: w.Serving.Paused,
+		paused: w.Serving.Paused, inPlace: w.Serving.InPlace,
 	}
 	if w.byRole() {
 		p.maxSurge = r.MaxSurge
@@ -175,7 +175,14 @@ func (w *world) touches(g *group) bool {
 // start takes a unit out of service to bring it to the target.
 func (w *world) start(u *unit) {
 	u.group.starts = true
-	entry := w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRecreate, Target: w.want(u), Previous: u.pin})
+	var entry string
+	if u.ahead != nil {
+		update := *u.ahead
+		update.Permit, update.Previous = v1alpha1.PermitDrain, u.pin
+		entry = w.put(u, update)
+	} else {
+		entry = w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRecreate, Target: w.want(u), Previous: u.pin})
+	}
 	u.group.note(v1alpha1.EventUnitStarted, entry+" is taken out of service: revision "+u.pin+" to "+u.open.Target)
 }
 

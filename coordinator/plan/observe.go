@@ -42,12 +42,16 @@ func (w *world) openOf(u *unit) {
 	for i := range g.Spec.Updates {
 		if g.Spec.Updates[i].Unit == name {
 			open := g.Spec.Updates[i]
-			u.open = &open
+			if open.Preparing() {
+				u.ahead = &open
+			} else {
+				u.open = &open
+			}
 		}
 	}
 	for i := range g.Status.Updates {
 		r := &g.Status.Updates[i]
-		if g.settled && u.open != nil && r.Unit == name && r.Attempt == u.open.Attempt {
+		if under := cmp.Or(u.open, u.ahead); g.settled && under != nil && r.Unit == name && r.Attempt == under.Attempt {
 			u.report = r
 		}
 	}

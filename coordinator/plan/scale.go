@@ -100,7 +100,7 @@ func (w *world) remove(u *unit) {
 func (w *world) dropUpdates(g *group) {
 	g.edit().Updates = nil
 	for i := range g.instances {
-		g.instances[i].open, g.instances[i].report = nil, nil
+		g.instances[i].open, g.instances[i].ahead, g.instances[i].report = nil, nil, nil
 	}
 }
 
@@ -114,8 +114,13 @@ func (w *world) recall(u *unit) {
 // already, for only the write of the ledger proves that the one that was read is today's. It returns the
 // unit's entry.
 func (w *world) take(u *unit, update v1alpha1.UnitUpdate) string {
+	update.Unit, update.Attempt, update.Permit = u.unitName(), u.group.nextAttempt(), v1alpha1.PermitDrain
+	return w.put(u, update)
+}
+
+// put writes an update that takes the unit out of service.
+func (w *world) put(u *unit, update v1alpha1.UnitUpdate) string {
 	g := u.group
-	update.Unit, update.Attempt, update.Permit = u.unitName(), g.nextAttempt(), v1alpha1.PermitDrain
 	g.put(u, update)
 	entry := v1alpha1.LedgerEntry(g.Name, update.Unit)
 	g.entries = append(g.entries, entry)

@@ -28,9 +28,10 @@ type unit struct {
 	booked bool
 	// closed: its update is closed in this pass, so that nothing new begins before that is seen.
 	closed bool
-	// open is its update, nil if there is none.
-	open *v1alpha1.UnitUpdate
-	// report is on the attempt of open and on today's spec; nil if there is none yet.
+	// open is its update, nil if there is none. ahead is one that merely prepares: the unit serves, and
+	// counts as in no update.
+	open, ahead *v1alpha1.UnitUpdate
+	// report is on the attempt of open or ahead and on today's spec; nil if there is none yet.
 	report *v1alpha1.UnitUpdateStatus
 
 	// available: ready for minReady, in no update and not booked. uncertain: what is reported is about
@@ -58,7 +59,7 @@ func (u *unit) removing() bool {
 }
 
 func (u *unit) updating() bool {
-	return u.open != nil && u.open.Method == v1alpha1.UnitRecreate
+	return u.open != nil && u.open.Method != v1alpha1.UnitRemove
 }
 
 // serves reports whether the unit may be in service, although it is perhaps not counted as available:
@@ -82,7 +83,7 @@ func (u *unit) eligible() bool {
 
 // swapped reports whether the open update has left the revision at which the unit last served.
 func (u *unit) swapped() bool {
-	return u.open.Permit != v1alpha1.PermitDrain || u.pin != u.open.Previous
+	return u.open.Swapped || u.open.Permit != v1alpha1.PermitDrain || u.pin != u.open.Previous
 }
 
 func (u *unit) reached(stage v1alpha1.UnitStage) bool {

@@ -94,7 +94,7 @@ func (w *world) room(n int) []unit {
 func (w *world) groupPool() pool {
 	p := pool{
 		units:    make([]*unit, 0, len(w.groups)),
-		replicas: w.Serving.Replicas, paused: w.Serving.Paused,
+		replicas: w.Serving.Replicas, paused: w.Serving.Paused, inPlace: w.Serving.InPlace,
 	}
 	if !w.byRole() {
 		p.maxUnavailable, p.maxSurge = w.Serving.MaxUnavailable, w.Serving.MaxSurge
@@ -110,12 +110,15 @@ func (w *world) byRole() bool { return w.Serving.Type == v1alpha1.RoleRollingUpd
 
 // findFailed finds a unit that failed at the target and is not on its way out.
 func (w *world) findFailed() {
+	if w.rejected() {
+		return
+	}
 	for _, g := range w.groups {
 		if len(g.draft.Updates) == 0 || g.whole.leaving {
 			continue
 		}
 		for u := range g.units() {
-			if u.updating() && u.reached(v1alpha1.UnitFailed) && u.atTarget {
+			if u.updating() && (u.reached(v1alpha1.UnitFailed) && u.atTarget || u.refusedHeld() && u.open.Target == w.Target) {
 				w.failed = u
 				return
 			}
@@ -126,7 +129,10 @@ func (w *world) findFailed() {
 // want is the revision that a unit is to have.
 func (w *world) want(u *unit) string {
 	gone := u.role != "" && !w.target.has(u.role)
-	if u.protected || gone {
+	switch {
+	case w.rejected() && u.updating() && u.open.Previous != "":
+		return u.open.Previous
+	case u.protected || gone:
 		return u.pin
 	}
 	return w.Target

@@ -105,7 +105,7 @@ func (d *decision) deletePod(p Pod) {
 func (d *decision) members(u *v1alpha1.UnitUpdate) []*instance {
 	var out []*instance
 	for _, i := range d.instances {
-		if i.update == u {
+		if i.update == u || i.prepares == u {
 			out = append(out, i)
 		}
 	}

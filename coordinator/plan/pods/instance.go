@@ -21,9 +21,10 @@ type instance struct {
 	// pods are all that exist, by index.
 	pods []Pod
 	old  v1alpha1.InstanceStatus
-	// update covers the instance; nil: none does.
-	update *v1alpha1.UnitUpdate
-	phase  v1alpha1.InstancePhase
+	// update covers the instance; nil: none does. prepares is an update that merely prepares: the
+	// instance serves, and is looked after as if there were none.
+	update, prepares *v1alpha1.UnitUpdate
+	phase            v1alpha1.InstancePhase
 	// recoveries is how often it was created anew for having failed, this time included.
 	recoveries int32
 	// trouble says why the instance gets on no further, where its Pods do not.
@@ -59,7 +60,11 @@ func instances(s Snapshot) []*instance {
 	for _, i := range out {
 		i.old = phases[i.unit]
 		i.recoveries = i.old.Recoveries
-		i.update = covering(s.Group.Spec.Updates, i.unit)
+		if u := covering(s.Group.Spec.Updates, i.unit); u != nil && u.Permit.Allows(v1alpha1.PermitDrain) {
+			i.update = u
+		} else {
+			i.prepares = u
+		}
 		slices.SortFunc(i.pods, func(a, b Pod) int { return cmp.Compare(a.Index, b.Index) })
 	}
 	return out
@@ -160,8 +165,14 @@ func (i *instance) covered(p v1alpha1.Permit) bool {
 	return i.update != nil && i.update.Permit.Allows(p)
 }
 
-// removing reports whether the Pods of the instance are on their way out.
+// inPlace reports whether an update in place has taken the instance out of service.
+func (i *instance) inPlace() bool { return i.update != nil && i.update.Method == v1alpha1.UnitInPlace }
+
+// leaving reports whether the Pods of the instance are on their way out.
 func (i *instance) leaving() bool {
+	if i.inPlace() {
+		return false
+	}
 	if i.update != nil {
 		return !i.covered(v1alpha1.PermitSwap) || i.update.Method == v1alpha1.UnitRemove
 	}

@@ -101,13 +101,19 @@ type NewPod struct {
 	Leader bool
 }
 
-// NewOrder says what an InPlaceUpdate asks for. Its containers are none.
+// NewOrder says what an InPlaceUpdate asks for.
 type NewOrder struct {
 	PodUID  types.UID
 	Node    string
 	Attempt int64
 	Key     string
 	Permit  v1alpha1.Permit
+	// Containers are those to change, none for a mere drain. Revision and Digest are what the Pod says
+	// that it is once it is opened; empty: what it says now.
+	Containers       []v1alpha1.ContainerImage
+	Revision, Digest string
+	// Alone: the Pod is its unit, so that it may be opened as soon as its new container is proved.
+	Alone bool
 }
 
 // KeyRecovery is the key of an order that no update of the unit asks for.

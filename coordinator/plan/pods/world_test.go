@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"time"
 
@@ -230,7 +231,7 @@ func (w *world) agent(name string, refuses bool) bool {
 	if p.HeldInPlace || p.HeldUnit || p.HeldOther {
 		p.gate = closed
 	}
-	if before == *p && (o == nil || reported == *o) {
+	if reflect.DeepEqual(before, *p) && (o == nil || reported == *o) {
 		return false
 	}
 	w.say("agent: %s", name)

@@ -56,6 +56,8 @@ func (p *pass) take(ctx context.Context, a plan.Action) (bool, error) {
 	switch a.Kind {
 	case plan.Book:
 		return p.book(ctx, a.Entries)
+	case plan.Reject:
+		return p.reject(ctx)
 	case plan.Strike:
 		return p.strike(ctx, a.Entries)
 	case plan.Create:
@@ -77,6 +79,13 @@ func (p *pass) book(ctx context.Context, entries []string) (bool, error) {
 	slices.Sort(ms.Status.Updating)
 	ms.Status.Updating = slices.Compact(ms.Status.Updating)
 	return true, p.replaceStatus(ctx, ms)
+}
+
+// reject gives up the target, of which a unit failed: nothing is taken back before that is written.
+func (p *pass) reject(ctx context.Context) (bool, error) {
+	ms := p.ms.DeepCopy()
+	ms.Status.RejectedRevision = p.target
+	return p.writeStatus(ctx, ms)
 }
 
 // strike takes from the ledger the units whose update is seen closed by a live read. It first makes
@@ -110,7 +119,7 @@ func (p *pass) closed(ctx context.Context, entry string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !sg.DeletionTimestamp.IsZero() || slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == unit }) {
+	if !sg.DeletionTimestamp.IsZero() || slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == unit && !u.Preparing() }) {
 		return false, nil
 	}
 	return true, p.fence(ctx, &sg)

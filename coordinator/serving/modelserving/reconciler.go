@@ -155,6 +155,7 @@ type pass struct {
 	groups map[string]*v1alpha1.ServingGroup // the same by name
 	fenced map[string]version                // those that a mark was left on
 	fresh  bool                              // whether a live read confirmed ms
+	target string                            // the revision of the spec
 	troubles
 }
 
@@ -170,6 +171,7 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	p.target = versions.target
 	snapshot, err := p.observe(versions)
 	if err != nil {
 		return 0, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,7 @@ type versions struct {
 	stored      []*appsv1.ControllerRevision // those found; other owners' among them
 	superfluous []*appsv1.ControllerRevision // those that nobody needs, as far as the caches know
 	layouts     map[string]plan.Layout       // of the target and of all that is referred to and can be read
+	obstacles   map[string]string            // what keeps units at a revision from the target in place
 	collisions  int32
 }
 
@@ -177,6 +179,7 @@ func (p *pass) readLayouts(ctx context.Context, v *versions, h revision.History)
 		cached[cr.Name] = cr
 	}
 	v.layouts = map[string]plan.Layout{v.target: layout(h.Data)}
+	v.obstacles = map[string]string{}
 	complete = true
 	for name := range h.References {
 		if name == v.target {
@@ -194,6 +197,9 @@ func (p *pass) readLayouts(ctx context.Context, v *versions, h revision.History)
 		}
 		if data, err := revision.Decode(cr); err == nil {
 			v.layouts[name] = layout(data)
+			if differences := revision.Obstacles(data, h.Data); len(differences) > 0 {
+				v.obstacles[name] = strings.Join(differences, "; ")
+			}
 		}
 	}
 	return complete, nil

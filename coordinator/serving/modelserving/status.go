@@ -24,6 +24,9 @@ func (p *pass) report(ctx context.Context, report plan.Report, s plan.Snapshot) 
 	st := &ms.Status
 	st.Replicas, st.ReadyReplicas, st.AvailableReplicas, st.UpdatedReplicas = report.Replicas, report.Ready, report.Available, report.Updated
 	st.UpdateRevision = s.Target
+	if st.RejectedRevision != s.Target {
+		st.RejectedRevision = "" // it is the template's no longer
+	}
 	if report.Complete {
 		st.CurrentRevision = s.Target
 	}

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/plan/pods"
@@ -145,13 +146,18 @@ func fillOrder(order *v1alpha1.InPlaceUpdate, sg *v1alpha1.ServingGroup, ms *v1a
 		return
 	}
 	metav1.SetMetaDataAnnotation(&order.ObjectMeta, v1alpha1.UnitAttempt, o.Key)
+	settings := &ms.Spec.RolloutStrategy.InPlace
 	order.Spec = v1alpha1.InPlaceUpdateSpec{
 		PodUID: o.PodUID, NodeName: o.Node, ServingGroupUID: sg.UID, Attempt: o.Attempt,
+		Containers: o.Containers, Revision: o.Revision, RoleDigest: o.Digest,
 		OpenAt: v1alpha1.OpenAtVerified, Permit: o.Permit,
 		Drain:                   ms.Spec.RolloutStrategy.Drain.DeepCopy(),
-		PropagationSeconds:      new(int32(3)),
-		StopTimeoutSeconds:      new(int32(30)),
+		PropagationSeconds:      new(ptr.Deref(settings.PropagationSeconds, 3)),
+		StopTimeoutSeconds:      new(ptr.Deref(settings.StopTimeoutSeconds, 30)),
 		ProgressDeadlineSeconds: new(int32(deadlineOf(ms).Seconds())),
+	}
+	if o.Alone {
+		order.Spec.OpenAt = v1alpha1.OpenAtProved
 	}
 	order.Spec.Drain.Mode = drainMode(order.Spec.Drain.Mode)
 }

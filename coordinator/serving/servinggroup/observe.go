@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -66,8 +67,12 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 	if err := r.revisions(ctx, s); err != nil {
 		return nil, err
 	}
+	inPlace := slices.ContainsFunc(s.sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Method == v1alpha1.UnitInPlace })
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) { // one order of reads, whatever the map's
 		if one, ok := podOf(s.sg, s.pods[name]); ok {
+			if inPlace {
+				one.Images = imagesOf(&corev1.PodTemplateSpec{Spec: s.pods[name].Spec})
+			}
 			s.snap.Pods = append(s.snap.Pods, one)
 		}
 	}
@@ -199,6 +204,16 @@ func settingsOf(ms *v1alpha1.ModelServing) pods.Settings {
 		s.Recovery = ms.Spec.RecoveryPolicy
 	}
 	s.RestartGrace = time.Duration(ms.Spec.Template.RestartGracePeriodSeconds) * time.Second
+	strategy := &ms.Spec.RolloutStrategy
+	s.DrainFor = time.Duration(ptr.Deref(strategy.Drain.TimeoutSeconds, 300)+ptr.Deref(strategy.InPlace.PropagationSeconds, 3)) * time.Second
+	for i := range ms.Spec.Template.Roles {
+		if role := &ms.Spec.Template.Roles[i]; !ptr.Deref(role.Front, true) {
+			if s.Back == nil {
+				s.Back = map[string]bool{}
+			}
+			s.Back[role.Name] = true
+		}
+	}
 	return s
 }
 
@@ -218,6 +233,11 @@ func (r *Reconciler) revisions(ctx context.Context, s *sight) error {
 	for _, i := range s.sg.Spec.Instances {
 		if i.Revision != "" {
 			names[i.Revision] = true
+		}
+	}
+	for _, u := range s.sg.Spec.Updates {
+		if u.Method == v1alpha1.UnitInPlace {
+			names[u.Target] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -280,7 +300,7 @@ func orderOf(sg *v1alpha1.ServingGroup, o *v1alpha1.InPlaceUpdate) pods.Order {
 		Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Deleting: o.DeletionTimestamp != nil,
 		PodUID: o.Spec.PodUID, Ours: o.Spec.ServingGroupUID == sg.UID,
 		Attempt: o.Spec.Attempt, Key: o.Annotations[v1alpha1.UnitAttempt], Permit: o.Spec.Permit,
-		ReportedAttempt: o.Status.Attempt, Stage: o.Status.Stage, Message: o.Status.Message,
+		ReportedAttempt: o.Status.Attempt, Stage: o.Status.Stage, Reason: o.Status.Reason, Message: o.Status.Message,
 	}
 }
 

@@ -136,7 +136,7 @@ func settingsChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			old, ok := e.ObjectOld.(*v1alpha1.ModelServing)
 			now, is := e.ObjectNew.(*v1alpha1.ModelServing)
-			return ok && is && (settingsOf(old) != settingsOf(now) ||
+			return ok && is && (!equality.Semantic.DeepEqual(settingsOf(old), settingsOf(now)) ||
 				!equality.Semantic.DeepEqual(old.Spec.RolloutStrategy.Drain, now.Spec.RolloutStrategy.Drain))
 		},
 	}
