@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+//nolint:gochecknoglobals // a flag of tests has to be there before testing parses them
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files, and what is generated into docs")
 
 // Rewrite reports whether files are to be written anew.

@@ -39,7 +39,7 @@ func deeds() []deed {
 		{"roles", 3, func(w *World) { w.edit("changes the roles", w.changeRoles) }},
 		{"budgets", 5, func(w *World) { w.edit("changes the budgets", w.setBudgets) }},
 		{"partition", 5, func(w *World) { w.edit("moves the partition", w.setPartition) }},
-		{"gap", 5, (*World).gap},
+		{"gap", 7, (*World).gap},
 		{"pause", 3, func(w *World) {
 			w.edit("pauses or resumes", func(s *v1alpha1.ModelServingSpec) { s.Paused = !s.Paused })
 		}},
