@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/golden"
 	"pitstop.dev/cmd/kubectl-pitstop/pins"
 )
 
@@ -212,7 +213,7 @@ func TestDiagnoseServing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := settled()
 			change(&f)
-			golden(t, "serving "+name, Serving(f).Text())
+			golden.Compare(t, "serving "+name+".txt", Serving(f).Text())
 		})
 	}
 }
@@ -226,7 +227,7 @@ func TestServingDiagnosisAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "serving as JSON", string(data)+"\n")
+	golden.Compare(t, "serving as JSON.txt", string(data)+"\n")
 }
 
 // inPlace is a rollout in place of which group 3 has a permit and is at a stage.
@@ -290,7 +291,7 @@ func TestDiagnoseUnitsInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := settled()
 			change(&f)
-			golden(t, "serving in place "+name, Serving(f).Text())
+			golden.Compare(t, "serving in place "+name+".txt", Serving(f).Text())
 		})
 	}
 }

@@ -2,10 +2,7 @@ package tree_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,11 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/golden"
 	"pitstop.dev/cmd/kubectl-pitstop/pins"
 	"pitstop.dev/cmd/kubectl-pitstop/tree"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 var now = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 
@@ -332,7 +328,7 @@ func TestTree(t *testing.T) {
 				grown.Groups = slices.DeleteFunc(grown.Groups, func(g tree.Group) bool { return g.Mark == tree.Fine })
 			}
 			text := grown.Text()
-			golden(t, name+".txt", text)
+			golden.Compare(t, name+".txt", text)
 			for line := range strings.Lines(text) {
 				if n := utf8.RuneCountInString(line) - 1; n > 120 || strings.ContainsRune(line, '\x1b') {
 					t.Errorf("a line of %d columns: %q", n, line)
@@ -352,7 +348,7 @@ func TestTreeAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "tree.json", string(data)+"\n")
+	golden.Compare(t, "tree.json", string(data)+"\n")
 }
 
 func TestObjectsOfOthersAreNotOurs(t *testing.T) {
@@ -365,24 +361,5 @@ func TestObjectsOfOthersAreNotOurs(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, tree.Grow(w.Objects)); diff != "" {
 		t.Errorf("Grow() (-want +got):\n%s", diff)
-	}
-}
-
-// golden compares text with a file in testdata.
-func golden(t *testing.T, name, text string) {
-	t.Helper()
-	path := filepath.Join("testdata", strings.NewReplacer(" ", "-", ",", "").Replace(name))
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
 }
