@@ -42,7 +42,7 @@ func (w *world) rollOut() {
 // them.
 func (w *world) actions() []Action {
 	var book []string
-	size := len(w.creates) + 2
+	size := len(w.creates) + 3
 	for _, g := range w.groups {
 		book = append(book, g.entries...)
 		size += int(one(g.phase() != unchanged))
@@ -55,6 +55,9 @@ func (w *world) actions() []Action {
 		actions = append(actions, Action{Kind: Strike, Entries: strike})
 	}
 	actions = w.appendPhase(actions, free)
+	if strike := w.closing(); len(strike) > 0 {
+		actions = append(actions, Action{Kind: Strike, Entries: strike})
+	}
 	if len(book) > 0 {
 		actions = append(actions, Action{Kind: Book, Entries: book})
 	}
@@ -119,6 +122,23 @@ func (g *group) action(kind ActionKind) Action {
 	}
 	a.Message = strings.Join(texts, "; ")
 	return a
+}
+
+// closing returns the entries of the ledger of which the update is closed in this pass, before the
+// ledger is written. Their places are given to others in a later pass, which sees them free.
+func (w *world) closing() []string {
+	var strike []string
+	for _, g := range w.groups {
+		if g.phase() != free {
+			continue
+		}
+		for u := range g.units() {
+			if u.closed && u.booked && u.open == nil {
+				strike = append(strike, u.name())
+			}
+		}
+	}
+	return strike
 }
 
 // strikes returns the entries of the ledger that no open update stands behind.

@@ -25,6 +25,9 @@ import (
 // IndexOwner is the index of objects by the UID of their controller.
 const IndexOwner = "ownerUID"
 
+// liveTries is how often Pods are read until the group is the same before and after.
+const liveTries = 2
+
 // A sight is what was read in one look.
 type sight struct {
 	sg *v1alpha1.ServingGroup
@@ -96,32 +99,44 @@ func (r *Reconciler) readCached(ctx context.Context, key types.NamespacedName, s
 	return nil
 }
 
-// readLive reads the group before and after its Pods, and returns errLate if it changed meanwhile: then
-// new Pods may be judged by an old spec, or old ones by a new spec, however long the reading takes.
+// readLive reads the Pods and then the group, which has to be the one that was known before: else new
+// Pods may be judged by an old spec, or old ones by a new spec, however long the reading takes. What the
+// cache says is known; if that is outdated, the Pods are read once more.
 func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, s *sight) error {
-	var before v1alpha1.ServingGroup
-	if err := r.cfg.Live.Get(ctx, key, &before); err != nil {
+	known := &v1alpha1.ServingGroup{}
+	if err := r.cfg.Client.Get(ctx, key, known); err != nil {
 		return err
 	}
+	for range liveTries {
+		if err := r.readPods(ctx, key, s, known); err != nil {
+			return err
+		}
+		now := &v1alpha1.ServingGroup{}
+		if err := r.cfg.Live.Get(ctx, key, now); err != nil {
+			return err
+		}
+		if now.UID == known.UID && now.ResourceVersion == known.ResourceVersion {
+			return nil
+		}
+		known = now
+	}
+	return errLate
+}
+
+// readPods reads the Pods of the group from the API server.
+func (r *Reconciler) readPods(ctx context.Context, key types.NamespacedName, s *sight, sg *v1alpha1.ServingGroup) error {
 	var list corev1.PodList
 	err := r.cfg.Live.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{v1alpha1.LabelServingGroup: key.Name})
 	if err != nil {
 		return fmt.Errorf("list pods of %s: %w", key.Name, err)
 	}
-	s.sg = &before
+	s.sg, s.pods = sg, make(map[string]*corev1.Pod)
 	s.keep(list.Items)
 	found, err := r.findPods(ctx, s)
 	if err != nil {
 		return err
 	}
 	s.keep(found)
-	var after v1alpha1.ServingGroup
-	if err := r.cfg.Live.Get(ctx, key, &after); err != nil {
-		return err
-	}
-	if after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
-		return errLate
-	}
 	return nil
 }
 
