@@ -51,7 +51,7 @@ func (w *world) actions() []Action {
 			written = append(written, g)
 		}
 	}
-	actions := make([]Action, 0, len(written)+len(w.creates)+3)
+	actions := make([]Action, 0, len(written)+len(w.creates)+4)
 	if w.rejects() {
 		actions = append(actions, Action{Kind: Reject})
 	}
@@ -59,6 +59,9 @@ func (w *world) actions() []Action {
 		actions = append(actions, Action{Kind: Strike, Entries: strike})
 	}
 	actions = appendPhase(actions, written, free)
+	if strike := w.closing(); len(strike) > 0 {
+		actions = append(actions, Action{Kind: Strike, Entries: strike})
+	}
 	if len(book) > 0 {
 		actions = append(actions, Action{Kind: Book, Entries: book})
 	}
@@ -123,6 +126,23 @@ func (g *group) action(kind ActionKind) Action {
 	}
 	a.Message = strings.Join(texts, "; ")
 	return a
+}
+
+// closing returns the entries of the ledger of which the update is closed in this pass, before the
+// ledger is written. Their places are given to others in a later pass, which sees them free.
+func (w *world) closing() []string {
+	var strike []string
+	for _, g := range w.groups {
+		if g.phase() != free {
+			continue
+		}
+		for u := range g.units() {
+			if u.closed && u.booked && u.open == nil {
+				strike = append(strike, u.name())
+			}
+		}
+	}
+	return strike
 }
 
 // strikes returns the entries of the ledger that no open update stands behind.

@@ -98,7 +98,7 @@ func TestRefusedUnits(t *testing.T) {
 		},
 		"and is prepared again after that": {
 			inPlace(1, 1, "0 old ready iServe:InService:old").but(booked("ms-0")).but(opened(0, func(u *v1alpha1.UnitUpdate) { u.Tries = 1 })),
-			[]string{"ms-0 InPlace/5 Prepare new"},
+			[]string{"ms-0 InPlace/5 Prepare new", "Strike ms-0"},
 		},
 		"refused at Drain after a swap, it stays held and is tried again": {
 			inPlace(1, 1, "0 bad down iDrain:Refused:new").but(refusedFor(notFound, 0)).but(booked("ms-0")).but(opened(0, swappedBefore)).
@@ -124,7 +124,7 @@ func TestAUnitGoesThroughItsSwapInPlace(t *testing.T) {
 			inPlace(1, 1, "0 new down iSwap:Verified:new").but(booked("ms-0")).but(opened(0, swappedBefore)), []string{"ms-0 InPlace/4 Serve new"},
 		},
 		"in service, it is closed": {
-			inPlace(1, 1, "0 new ready iServe:InService:new").but(booked("ms-0")).but(opened(0, swappedBefore)), []string{"close ms-0"},
+			inPlace(1, 1, "0 new ready iServe:InService:new").but(booked("ms-0")).but(opened(0, swappedBefore)), []string{"close ms-0", "Strike ms-0"},
 		},
 		"a new target before the swap takes it back": {
 			inPlace(1, 1, "0 old ready iDrain:Draining:older").but(booked("ms-0")), []string{"ms-0 InPlace/5 Serve old"},

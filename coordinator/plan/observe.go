@@ -201,6 +201,7 @@ func (w *world) judgeGroup(g *group) {
 	u := g.whole
 	u.ready = u.open == nil && !u.leaving && (g.settled && g.layout != nil || len(g.instances) > 0)
 	u.available = u.ready && !u.booked
+	u.sound = u.ready
 	g.serves = u.available
 	w.counts = w.countInstances(w.counts[:0], g)
 	for _, c := range w.counts {
@@ -210,6 +211,7 @@ func (w *world) judgeGroup(g *group) {
 		}
 		needed := max(c.staying, declared.Replicas)
 		u.ready = u.ready && c.ready >= needed
+		u.sound = u.sound && c.ready >= c.staying
 		u.available = u.available && c.available >= needed
 		g.serves = g.serves && c.available >= declared.Replicas-declared.MaxUnavailable
 		u.down = u.down || c.staying > 0 && c.down == c.staying

@@ -38,6 +38,8 @@ type unit struct {
 	// an older spec, so that it may be available all the same. down: without a Ready entry Pod, and for
 	// so long that it costs nothing to take it.
 	ready, available, uncertain, down bool
+	// sound: all instances that the group has are ready, be they fewer than are declared.
+	sound bool
 	// since is when it stopped being ready, as far as that is known.
 	since time.Time
 	cost  int64
@@ -65,7 +67,7 @@ func (u *unit) updating() bool {
 // serves reports whether the unit may be in service, although it is perhaps not counted as available:
 // it is still in the ledger, or not ready for long enough.
 func (u *unit) serves() bool {
-	return u.open == nil && !u.leaving && (u.ready || !u.group.settled)
+	return u.open == nil && !u.leaving && (u.ready || u.sound || !u.group.settled)
 }
 
 // stays reports whether the unit is neither gone nor going.

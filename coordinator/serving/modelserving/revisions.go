@@ -68,7 +68,15 @@ func (p *pass) decideVersions(ctx context.Context, stored []*appsv1.ControllerRe
 			return versions{}, fmt.Errorf("store revision %s: %w", d.Target, err)
 		}
 		if taken != nil {
-			h.Stored = append(slices.DeleteFunc(h.Stored, func(o *appsv1.ControllerRevision) bool { return o.Name == taken.Name }), taken)
+			h.Stored = append(without(h.Stored, taken.Name), taken)
+			continue
+		}
+		lost, err := p.lost(ctx, d)
+		if err != nil {
+			return versions{}, fmt.Errorf("read revision %s: %w", d.Target, err)
+		}
+		if lost {
+			h.Stored = without(h.Stored, d.Target)
 			continue
 		}
 		v := versions{target: d.Target, stored: h.Stored, superfluous: d.Delete, collisions: d.CollisionCount}
@@ -80,6 +88,20 @@ func (p *pass) decideVersions(ctx context.Context, stored []*appsv1.ControllerRe
 		return v, err
 	}
 	return versions{}, fmt.Errorf("%w: %d names of revisions are taken", errStale, maxNames)
+}
+
+func without(stored []*appsv1.ControllerRevision, name string) []*appsv1.ControllerRevision {
+	return slices.DeleteFunc(slices.Clone(stored), func(cr *appsv1.ControllerRevision) bool { return cr.Name == name })
+}
+
+// lost reports whether a target that was found in the cache, and that nothing names yet, is there no more:
+// as long as nothing did, it could be trimmed.
+func (p *pass) lost(ctx context.Context, d revision.Decision) (bool, error) {
+	if d.Create != nil || d.Raise != nil || d.Target == p.ms.Status.UpdateRevision {
+		return false, nil
+	}
+	cr, err := p.revision(ctx, d.Target)
+	return err == nil && (cr == nil || !metav1.IsControlledBy(cr, p.ms)), err
 }
 
 func (p *pass) history(stored []*appsv1.ControllerRevision) revision.History {

@@ -28,7 +28,7 @@ const (
 	// indexNode is the index of Pods by their node.
 	indexNode = "nodeName"
 	// workers are the groups that are looked at at one time.
-	workers = 8
+	workers = 32
 	// firstRetry is the pause after the first error; it doubles up to lastRetry.
 	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
 )

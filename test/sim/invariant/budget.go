@@ -18,14 +18,10 @@ type numbers struct {
 	byGroup                                 bool
 	groups                                  int // maxUnavailableGroups; 0: no cap
 	roles                                   map[string]numbers
-	instances                               map[string]int // by role, in each group
 }
 
 func numbersOf(s v1alpha1.ModelServingSpec) numbers {
-	n := numbers{replicas: int(*s.Replicas), byGroup: s.RolloutStrategy.Type == v1alpha1.ServingGroupRollingUpdate, roles: map[string]numbers{}, instances: map[string]int{}}
-	for _, r := range s.Template.Roles {
-		n.instances[r.Name] = int(*r.Replicas)
-	}
+	n := numbers{replicas: int(*s.Replicas), byGroup: s.RolloutStrategy.Type == v1alpha1.ServingGroupRollingUpdate, roles: map[string]numbers{}}
 	if n.byGroup {
 		n.unavailable = 1
 		if c := s.RolloutStrategy.RollingUpdateConfiguration; c != nil {
@@ -149,7 +145,7 @@ func (c *Checker) ofBudget(w cluster.Write, ms *v1alpha1.ModelServing, g *v1alph
 	allowed := false
 	for _, n := range known {
 		switch {
-		case !isInstance && (!n.byGroup || !groupReady(g) || len(g.Spec.Instances) == 0 || c.short(n, g)):
+		case !isInstance && (!n.byGroup || !groupReady(g) || len(g.Spec.Instances) == 0):
 			allowed = true // the budgets of RoleRollingUpdate are those of its instances
 		case !isInstance:
 			allowed = allowed || c.serving(ms, g, since) >= n.replicas-n.unavailable
@@ -163,23 +159,6 @@ func (c *Checker) ofBudget(w cluster.Write, ms *v1alpha1.ModelServing, g *v1alph
 	if !allowed && len(known) > 0 {
 		c.violated(w, ruleBudget, "%s is ready, and without it too few are", v1alpha1.LedgerEntry(g.Name, u.Unit))
 	}
-}
-
-// short reports whether the group has fewer instances of a role than are declared, of a role that its
-// revision has: then it is not what a ready group is, however ready its instances are.
-func (c *Checker) short(n numbers, g *v1alpha1.ServingGroup) bool {
-	for role := range c.facts(g, g.Spec.Revision).digests {
-		has := 0
-		for _, i := range g.Spec.Instances {
-			if i.Role == role {
-				has++
-			}
-		}
-		if has < n.instances[role] {
-			return true
-		}
-	}
-	return false
 }
 
 // serving counts the other groups that are ready, or that the writer may have taken for ready.
