@@ -82,7 +82,11 @@ func (a *Agent) hold(ctx context.Context, s *sight, u Update) (moved bool, err e
 	} else if ok, err := a.intend(ctx, s, act); !ok {
 		return false, err
 	}
-	data, err := readiness.Lower(s.pod, s.token, s.now)
+	lower := readiness.Lower
+	if !u.swapped() && u.announces() != "" {
+		lower = readiness.LowerAndAnnounce
+	}
+	data, err := lower(s.pod, s.token, s.now)
 	if err != nil {
 		return false, fmt.Errorf("hold: %w", err)
 	}
@@ -91,6 +95,18 @@ func (a *Agent) hold(ctx context.Context, s *sight, u Update) (moved bool, err e
 	}
 	a.did(ctx, s, act, "lowered")
 	return true, nil
+}
+
+// askRouter has the router's marks on a held Pod say what this attempt asks.
+func (a *Agent) askRouter(ctx context.Context, s *sight, u Update) error {
+	data, err := readiness.Announce(s.pod, u.announces())
+	if err != nil {
+		return fmt.Errorf("announce: %w", err)
+	}
+	if err := a.writePodStatus(ctx, s, data); err != nil {
+		return fmt.Errorf("announce: %w", err)
+	}
+	return nil
 }
 
 func (a *Agent) acknowledge(ctx context.Context, s *sight, u Update) error {

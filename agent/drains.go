@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
 )
 
@@ -39,23 +41,24 @@ func newDrains(cfg Config) *drains {
 	return &drains{scraper: cfg.Scraper, clock: cfg.Clock, open: map[types.UID]*draining{}}
 }
 
-// follow scrapes the Pod until stop, or until its drain is proved; changed is called on news.
-func (d *drains) follow(ctx context.Context, token string, pod *corev1.Pod, changed func()) {
+// follow scrapes the Pod until stop, or until its drain is proved; changed is called on news. What
+// a router has to say may come at any time, and the engine's word has to hold then: it is asked on.
+func (d *drains) follow(ctx context.Context, o Order, pod *corev1.Pod, changed func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if one := d.open[pod.UID]; one != nil {
-		if one.token == token {
+		if one.token == o.Token {
 			return
 		}
 		one.cancel()
 	}
-	one := &draining{token: token}
+	one := &draining{token: o.Token}
 	ctx, one.cancel = context.WithCancel(ctx)
 	d.open[pod.UID] = one
 	d.wg.Go(func() {
 		tick := d.clock.NewTicker(scrapeEvery)
 		defer tick.Stop()
-		for ctx.Err() == nil && !d.scrape(ctx, one, pod) {
+		for ctx.Err() == nil && (!d.scrape(ctx, one, pod) || o.DrainMode == v1alpha1.DrainRouter) {
 			changed()
 			select {
 			case <-ctx.Done():
@@ -76,23 +79,48 @@ func (d *drains) scrape(ctx context.Context, one *draining, pod *corev1.Pod) boo
 }
 
 // state returns what is known of the Pod's requests for this attempt.
-func (d *drains) state(token string, pod *corev1.Pod) (Drain, readiness.Drain) {
+func (d *drains) state(o Order, pod *corev1.Pod) (Drain, readiness.Drain) {
 	if why, nothing := readiness.NothingToDrain(pod); nothing {
 		return Drain{Over: true, Message: "nothing to drain: " + string(why)}, readiness.Drain{Known: true}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	one := d.open[pod.UID]
-	switch {
-	case one == nil || one.token != token:
-		return Drain{Message: "requests are not counted yet"}, readiness.Drain{}
-	case one.err != nil:
-		return Drain{Message: "the number of requests is unknown: " + one.err.Error()}, one.seen
+	if one == nil || one.token != o.Token {
+		one = &draining{token: o.Token, err: errNotCounted}
+	}
+	state := one.state()
+	if o.DrainMode == v1alpha1.DrainRouter {
+		state = one.routed(pod)
+	}
+	return state, one.seen
+}
+
+// errNotCounted reports that an engine was not asked yet.
+var errNotCounted = errors.New("not asked yet")
+
+// state is what the engine says.
+func (one *draining) state() Drain {
+	if one.err != nil {
+		return Drain{Message: "the number of requests is unknown: " + one.err.Error()}
 	}
 	return Drain{
 		Over:    one.seen.Drained(),
 		Message: fmt.Sprintf("%d requests running, %d waiting", one.seen.Last.Running, one.seen.Last.Waiting),
-	}, one.seen
+	}
+}
+
+// routed is what router and engine say together. The router's word is enough where the engine
+// publishes no requests, and never has in this drain.
+func (one *draining) routed(pod *corev1.Pod) Drain {
+	engine := one.state()
+	switch {
+	case !readiness.Answered(pod, one.token):
+		return Drain{Message: "the router has not answered; " + engine.Message}
+	case errors.Is(one.err, readiness.ErrUnmeasured) && !one.seen.Known:
+		return Drain{Over: true, Message: "the router has no request left; " + one.err.Error()}
+	}
+	return Drain{Over: engine.Over, Message: "the router has no request left; " + engine.Message}
 }
 
 // stop ends the scraping of a Pod and forgets what was seen.

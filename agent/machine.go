@@ -50,6 +50,9 @@ const (
 	ActPull Action = "Pull"
 	// ActHold takes the Pod out of traffic.
 	ActHold Action = "Hold"
+	// ActAnnounce makes the router's marks on the Pod those of this attempt: it asks the router, or
+	// takes back what an attempt before has asked.
+	ActAnnounce Action = "Announce"
 	// ActAcknowledge stores when kubelet answered the hold.
 	ActAcknowledge Action = "Acknowledge"
 	// ActPatch patches the images.

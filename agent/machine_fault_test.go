@@ -77,7 +77,11 @@ func faults() map[string]fault {
 		"does not wait for kubelet's answer": sees("in traffic", func(u *Update) { u.Pod.NotReadyAcknowledged = true }),
 		"forgets the propagation delay":      sees("propagation delay", func(u *Update) { u.Order.Propagation = 0 }),
 		"cuts requests":                      sees("while requests run", func(u *Update) { u.Drain.Over = true }),
-		"cuts a delay short":                 sees("while requests run", func(u *Update) { u.Order.DrainFor = 0 }),
+		"does not wait for the router": sees("before the router has answered", func(u *Update) {
+			u.Drain.Over = u.Drain.Over || u.Order.DrainMode == v1alpha1.DrainRouter
+		}),
+		"asks the router for another attempt": sees("while the router is asked", func(u *Update) { u.Pod.Announced = u.announces() }),
+		"cuts a delay short":                  sees("while requests run", func(u *Update) { u.Order.DrainFor = 0 }),
 		"reports no baseline": {brain{next: func(u Update, now time.Time) Step {
 			s := Next(u, now)
 			if s.Do == ActReport && s.Stage == v1alpha1.StageDrained {

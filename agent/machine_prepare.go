@@ -74,6 +74,9 @@ func (u Update) drain(now time.Time) (s Step, wait bool) {
 		return Step{}, false
 	}
 	at := v1alpha1.StageDraining
+	if u.Pod.Announced != u.announces() {
+		return Step{Do: ActAnnounce, Stage: at}, true
+	}
 	switch ack := u.Pod.Hold.Acknowledged; {
 	case ack.IsZero() && u.Pod.NotReadyAcknowledged:
 		return Step{Do: ActAcknowledge, Stage: at}, true
@@ -86,7 +89,7 @@ func (u Update) drain(now time.Time) (s Step, wait bool) {
 		}, true
 	}
 	end := u.Pod.Hold.Acknowledged.Add(u.Order.Propagation).Add(u.Order.DrainFor)
-	over := u.Order.DrainMode == "" || u.Order.DrainMode == v1alpha1.DrainEngineMetrics && u.Drain.Over
+	over := u.Order.DrainMode == "" || u.Order.DrainMode != v1alpha1.DrainDelay && u.Drain.Over
 	if over || !now.Before(end) {
 		return Step{}, false
 	}

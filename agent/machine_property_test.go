@@ -29,6 +29,7 @@ type history struct {
 type podPlan struct {
 	containers            int
 	unit, devices, undead bool
+	mute                  bool
 	slow                  time.Duration
 	first                 orderPlan
 	final                 []string // the images of its last order, which is given in peace
@@ -71,6 +72,7 @@ func drawPod(t *rapid.T) podPlan {
 		unit:       rapid.Bool().Draw(t, "of a unit"),
 		devices:    rapid.Bool().Draw(t, "with devices"),
 		undead:     rapid.IntRange(0, 9).Draw(t, "undead") == 0,
+		mute:       rapid.IntRange(0, 3).Draw(t, "engine without metrics") == 0,
 		slow:       rapid.SampledFrom([]time.Duration{time.Second, time.Millisecond, 5 * time.Minute}).Draw(t, "stops within"),
 	}
 	p.first = drawOrder(t, p)
@@ -86,7 +88,7 @@ func drawAction(t *rapid.T, pods []podPlan) action {
 	kinds := []string{
 		"order", "order", "order", "order", "order", "order", "order", "order", "permit", "permit", "permit", "permit",
 		"cancel", "cancel", "cancel", "delete order", "delete order", "delete pod", "hold", "release",
-		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "collect", "collect", "crash container", "edit gate",
+		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "router", "late answer", "collect", "collect", "crash container", "edit gate",
 	}
 	a := action{
 		ticks: rapid.SampledFrom([]int{5, 1, 2, 3, 8, 11, 15, 20, 30, 60}).Draw(t, "ticks"),
@@ -98,7 +100,7 @@ func drawAction(t *rapid.T, pods []podPlan) action {
 		a.order = drawOrder(t, pods[a.pod])
 	case "collect":
 		a.image = rapid.SampledFrom(allImages()).Draw(t, "image")
-	case "runtime", "kubelet", "journal", "registry":
+	case "runtime", "kubelet", "journal", "registry", "router":
 		a.lasts = rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 3 * time.Minute}).Draw(t, "lasts")
 	}
 	return a
@@ -113,6 +115,7 @@ func drawOrder(t *rapid.T, p podPlan) orderPlan {
 		images:    rapid.SliceOfN(rapid.SampledFrom(append(allImages(), "v1", "v2", "v3", "v2", "v3", "crash1", "", "")), p.containers, p.containers).Draw(t, "images"),
 		drain: rapid.SampledFrom([]*v1alpha1.Drain{
 			nil, {Mode: v1alpha1.DrainEngineMetrics}, {Mode: v1alpha1.DrainEngineMetrics, TimeoutSeconds: new(int32(5))}, {Mode: v1alpha1.DrainDelay, TimeoutSeconds: new(int32(2))},
+			{Mode: v1alpha1.DrainRouter}, {Mode: v1alpha1.DrainRouter, TimeoutSeconds: new(int32(10))},
 		}).Draw(t, "drain"),
 	}
 	if p.unit {
@@ -233,6 +236,10 @@ func (w *world) do(a action) {
 		clear(w.agent.records)
 	case "registry":
 		w.registryFails(a.lasts)
+	case "router":
+		w.routerFails(a.lasts)
+	case "late answer":
+		w.lateAnswer(p)
 	case "collect":
 		w.collect(a.image)
 	case "edit gate":
@@ -295,7 +302,7 @@ func (h history) play(b brain) (*world, error) {
 	w.agent.crash = h.crash
 	for i, plan := range h.pods {
 		w.addPod(&simPod{
-			name: fmt.Sprintf("p%d", i), unit: plan.unit, devices: plan.devices, undead: plan.undead, slow: plan.slow,
+			name: fmt.Sprintf("p%d", i), unit: plan.unit, devices: plan.devices, undead: plan.undead, mute: plan.mute, slow: plan.slow,
 		}, plan.containers)
 	}
 	for i, p := range w.pods {

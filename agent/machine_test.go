@@ -73,6 +73,8 @@ func TestNextDrains(t *testing.T) {
 	const prepare, drain, empty = v1alpha1.StagePrepared, v1alpha1.StageDraining, v1alpha1.StageDrained
 	delay := func(u *Update) { u.Order.DrainMode = v1alpha1.DrainDelay }
 	justAnswered := func(u *Update) { u.Pod.Hold.Acknowledged = at(98.5) }
+	asked := func(token string) change { return func(u *Update) { u.Pod.Announced = token } }
+	router := func(u *Update) { u.Order.DrainMode, u.Pod.Announced = v1alpha1.DrainRouter, "ipu/2" }
 	drainOver := func(u *Update) { u.Pod.Hold.Acknowledged = at(100 - 303) }
 	checkTransitions(t, Next, map[string]transition{
 		"takes a prepared Pod out of traffic": {
@@ -121,6 +123,34 @@ func TestNextDrains(t *testing.T) {
 		},
 		"reports Drained after the delay": {
 			acknowledged(delay, drainOver), report(empty, ""),
+		},
+		"waits for the router's answer, and says so": {
+			acknowledged(router, func(u *Update) { u.Drain.Message = "the router has not answered" }),
+			waits(drain, v1alpha1.WaitingDrain).until(61 + 3 + 300).says("the router has not answered"),
+		},
+		"gives endpoints their delay though the router has answered": {
+			acknowledged(router, idle, justAnswered), waits(drain, v1alpha1.WaitingPropagation).until(101.5),
+		},
+		"reports Drained when router and engine have no request left": {
+			acknowledged(router, idle), report(empty, ""),
+		},
+		"reports Drained at the timeout, whatever the router says": {
+			acknowledged(router, drainOver), report(empty, ""),
+		},
+		"asks the router anew under the hold of an attempt before": {
+			acknowledged(router, idle, held("ipu/1"), openAtVerified, asked("ipu/1")), do(ActAnnounce, drain),
+		},
+		"asks the router anew where its question was removed": {
+			lowered(router, asked("")), do(ActAnnounce, drain),
+		},
+		"asks the router where an attempt before has drained without it": {
+			acknowledged(router, held("ipu/1"), openAtVerified, asked("")), do(ActAnnounce, drain),
+		},
+		"takes back what an attempt before has asked the router": {
+			acknowledged(idle, held("ipu/1"), openAtVerified, asked("ipu/1")), do(ActAnnounce, drain),
+		},
+		"asks no router after Drained": {
+			drained(router, permit(v1alpha1.PermitDrain), asked("")), waits(empty, v1alpha1.WaitingPermit),
 		},
 		"drains nothing where none is asked for": {
 			acknowledged(func(u *Update) { u.Order.DrainMode = "" }), report(empty, ""),

@@ -46,6 +46,11 @@ type Order struct {
 // Targets are the containers that the order names.
 func (o Order) Targets() []string { return o.Want }
 
+// counts reports whether the requests of the engine are counted during the drain.
+func (o Order) counts() bool {
+	return o.DrainMode == v1alpha1.DrainEngineMetrics || o.DrainMode == v1alpha1.DrainRouter
+}
+
 // A Report is what InPlaceUpdate.status says of the present attempt; zero if it says nothing.
 type Report struct {
 	Attempt int64
@@ -84,6 +89,7 @@ type Pod struct {
 	HasGate              bool
 	GateOpen             bool
 	Hold                 Hold
+	Announced            string // the token that the Pod's router is asked for; empty: it is not asked
 	OtherHolders         []string
 	Patched              Patch
 	NotReadyAcknowledged bool
@@ -255,6 +261,14 @@ func (u Update) seesThrough() bool {
 func (u Update) opensVerified() bool {
 	takesBack := u.untouched() && u.Order.Permit.Allows(v1alpha1.PermitServe)
 	return u.failed() || u.seesThrough() || u.Order.OpenAt == v1alpha1.OpenAtVerified && !takesBack
+}
+
+// announces is the token that the Pod's router is asked for during the drain; empty if it is not.
+func (u Update) announces() string {
+	if u.Order.DrainMode == v1alpha1.DrainRouter {
+		return u.Order.Token
+	}
+	return ""
 }
 
 // nothingToSwap reports whether the spec already has every image that is wanted.

@@ -123,6 +123,7 @@ func (a *Agent) observePod(s *sight, u *Update) {
 		GateOpen:             s.gate.Open,
 		Patched:              Patch{Token: s.patched().Token, At: s.patched().At},
 		NotReadyAcknowledged: readiness.Acknowledged(pod),
+		Announced:            readiness.Announced(pod),
 		Hold:                 Hold{Token: pod.Annotations[v1alpha1.HoldInPlace]},
 	}
 	if s.gate.Token != "" && s.gate.Token == u.Pod.Hold.Token {
@@ -145,7 +146,7 @@ func (a *Agent) observePod(s *sight, u *Update) {
 	if s.order != nil {
 		u.Pod.patchedByOrder = u.Pod.Patched.Token == s.token
 		u.Pod.LabelsDue = labelsDue(s.order, pod)
-		u.Drain, s.drain = a.drains.state(s.token, pod)
+		u.Drain, s.drain = a.drains.state(u.Order, pod)
 	}
 }
 

@@ -124,8 +124,8 @@ func (a *Agent) take(ctx context.Context, s *sight, u Update, step Step) (moved 
 	a.moveTrack(s, step)
 	switch step.Do {
 	case ActNone:
-		if step.Reason == v1alpha1.WaitingDrain && u.Order.DrainMode == v1alpha1.DrainEngineMetrics {
-			a.drains.follow(ctx, s.token, s.pod, a.wake(s.key))
+		if step.Reason == v1alpha1.WaitingDrain && u.Order.counts() {
+			a.drains.follow(ctx, u.Order, s.pod, a.wake(s.key))
 		}
 		return false, nil
 	case ActDone:
@@ -140,6 +140,8 @@ func (a *Agent) take(ctx context.Context, s *sight, u Update, step Step) (moved 
 		return a.pull(ctx, s, step)
 	case ActHold:
 		return a.hold(ctx, s, u)
+	case ActAnnounce:
+		return true, a.askRouter(ctx, s, u)
 	case ActAcknowledge:
 		return true, a.acknowledge(ctx, s, u)
 	case ActPatch:

@@ -160,7 +160,7 @@ func (a *Agent) fillContainers(s *sight, u Update, step Step, st *v1alpha1.InPla
 
 // cut is how many requests the end of the drain cuts, nil if none or unknown.
 func (s *sight) cut(u Update) *int64 {
-	if u.Order.DrainMode != v1alpha1.DrainEngineMetrics || u.Drain.Over || !s.drain.Known {
+	if !u.Order.counts() || u.Drain.Over || !s.drain.Known {
 		return nil
 	}
 	n := s.drain.Last.Running + s.drain.Last.Waiting

@@ -191,11 +191,8 @@ func (a *simAgent) observePod(p *simPod, s *sight, u *Update) {
 	if until := w.kubeletStarted.Add(20 * time.Second); p.devices && asks && w.now.Before(until) {
 		u.Node.NotNow, u.Node.NotNowUntil = v1alpha1.WaitingSettle, until
 	}
+	a.scrape(p, s)
 	a.memory.observePod(s, u)
-	if f := a.follows[p.name]; f.token == s.token && !u.Drain.Over {
-		over := latest(p.idle, f.since).Add(500 * time.Millisecond)
-		u.Drain = Drain{Over: !w.now.Before(over), Message: "requests run"}
-	}
 	want := map[string]string{}
 	var reports []v1alpha1.ContainerReport
 	if s.order != nil {
@@ -243,7 +240,7 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 	p.rules.before(w, p, s, step)
 	switch step.Do {
 	case ActNone:
-		if step.Reason == v1alpha1.WaitingDrain && u.Order.DrainMode == v1alpha1.DrainEngineMetrics {
+		if step.Reason == v1alpha1.WaitingDrain && u.Order.counts() {
 			a.follow(p, s.token)
 		}
 		return false
@@ -266,7 +263,13 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 		if !u.swapped() && !w.journalUp {
 			return false
 		}
-		a.patchStatus(p, step)(readiness.Lower(s.pod, s.token, s.now))
+		lower := readiness.Lower
+		if !u.swapped() && u.announces() != "" {
+			lower = readiness.LowerAndAnnounce
+		}
+		a.patchStatus(p, step)(lower(s.pod, s.token, s.now))
+	case ActAnnounce:
+		a.patchStatus(p, step)(readiness.Announce(s.pod, u.announces()))
 	case ActAcknowledge:
 		data, err := readiness.Acknowledge(s.pod, u.Pod.Hold.Token, s.now)
 		if err != nil {

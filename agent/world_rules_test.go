@@ -40,7 +40,7 @@ func (r *rules) before(w *world, p *simPod, s *sight, step Step) {
 		r.stops(w, p, s, step)
 	case ActOpen:
 		r.opens(w, p, s)
-	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge:
+	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge, ActAnnounce:
 	}
 }
 
@@ -60,7 +60,7 @@ func (r *rules) after(w *world, s *sight, step Step) {
 		if r.killed.IsZero() {
 			r.killed = w.now
 		}
-	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge:
+	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge, ActAnnounce:
 	}
 }
 
@@ -114,10 +114,26 @@ func (r *rules) patchesImages(w *world, p *simPod, s *sight) {
 		(d.Mode == v1alpha1.DrainDelay || w.now.Before(p.idle)) {
 		w.broken(p, "patches while requests run")
 	}
+	r.router(w, p, s, end)
 	for _, c := range p.pod.Spec.Containers {
 		if now := p.newest(c.Name); r.swapping && now.State == cri.Running && now.Hash != w.hash(c.Name, c.Image) {
 			w.broken(p, "patches while kubelet acts on the patch before")
 		}
+	}
+}
+
+// router: the Pod's router is asked for this attempt or not at all, and its answer is to this drain.
+func (r *rules) router(w *world, p *simPod, s *sight, end time.Time) {
+	want, d := "", s.order.Spec.Drain
+	if d != nil && d.Mode == v1alpha1.DrainRouter {
+		want = s.token
+	}
+	_, nothing := readiness.NothingToDrain(p.pod)
+	switch {
+	case p.asked != want:
+		w.broken(p, "patches while the router is asked for %q and not %q", p.asked, want)
+	case want != "" && !nothing && !p.answered && w.now.Before(end.Add(d.Timeout())):
+		w.broken(p, "patches before the router has answered")
 	}
 }
 
@@ -193,6 +209,10 @@ func (r *rules) opens(w *world, p *simPod, s *sight) {
 func (r *rules) wroteGate(w *world, p *simPod) {
 	if readiness.GateOf(p.pod).Open && len(readiness.Holds(p.pod)) > 0 {
 		w.broken(p, "opens the gate, and holds stand")
+	}
+	_, answer := p.pod.Annotations[v1alpha1.Drained]
+	if p.pod.Annotations[v1alpha1.HoldInPlace] == "" && (answer || readiness.Announced(p.pod) != "") {
+		w.broken(p, "gives the Pod back, and marks for its router are left")
 	}
 }
 
@@ -292,6 +312,9 @@ func (r *rules) ended(w *world, p *simPod) {
 	held, open := false, false
 	if !p.gone() {
 		held, open = p.pod.Annotations[v1alpha1.HoldInPlace] != "", readiness.GateOf(p.pod).Open
+		if _, answer := p.pod.Annotations[v1alpha1.Drained]; !held && (answer || p.asked != "") {
+			w.broken(p, "marks for its router are left")
+		}
 	}
 	if p.ipu == nil {
 		if held && !p.unit && p.serves(w) {

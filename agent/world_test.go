@@ -33,9 +33,9 @@ type world struct {
 	hashes map[string]string
 	serial int
 
-	runtimeUp, kubeletUp, journalUp, registryUp bool
-	kubeletEpoch                                int
-	kubeletStarted                              time.Time
+	runtimeUp, kubeletUp, journalUp, registryUp, routerUp bool
+	kubeletEpoch                                          int
+	kubeletStarted                                        time.Time
 
 	agent *simAgent
 	err   error // the first rule that was broken
@@ -54,12 +54,17 @@ type simPod struct {
 	devices bool
 	slow    time.Duration // how long its old engine takes to stop
 	undead  bool          // a kill of its containers takes minutes
+	mute    bool          // its engine publishes no requests
 
 	pod   *corev1.Pod             // in the API; nil once it is gone
 	ipu   *v1alpha1.InPlaceUpdate // in the API; nil if there is none
 	truth cri.Pod                 // in the runtime
 	up    map[string]bool         // by container id: its engine is ready
 	idle  time.Time               // when its last request ends
+
+	asked    string // what the router was asked last
+	pending  bool   // the router is about to answer
+	answered bool   // it has answered that, with no request left
 
 	working  bool // kubelet's worker of this Pod
 	again    bool
@@ -110,7 +115,7 @@ func newWorld(seed uint64, next brain) *world {
 	w := &world{
 		clock: clocktesting.NewFakeClock(begin()), now: begin(), rng: rand.New(rand.NewPCG(seed, 0)),
 		images: map[string]bool{}, hashes: map[string]string{},
-		runtimeUp: true, kubeletUp: true, journalUp: true, registryUp: true, kubeletStarted: begin().Add(-time.Hour),
+		runtimeUp: true, kubeletUp: true, journalUp: true, registryUp: true, routerUp: true, kubeletStarted: begin().Add(-time.Hour),
 	}
 	w.agent = newSimAgent(w, next)
 	return w
@@ -480,6 +485,7 @@ func (w *world) store(p *simPod, pod *corev1.Pod) {
 	pod.ResourceVersion = strconv.Itoa(n + 1)
 	p.pod = pod
 	w.agent.wake(p)
+	w.route(p)
 }
 
 // patchStatus applies one of readiness's strategic-merge patches.

@@ -50,6 +50,10 @@ func TestTheAgentMayDoItsWork(t *testing.T) {
 	if len(readiness.Holds(pod)) != 1 {
 		t.Errorf("holds %v after the gate was lowered", readiness.Holds(pod))
 	}
+	status(readiness.Announce(pod, "uid/1"))
+	if readiness.Announced(pod) != "uid/1" {
+		t.Errorf("annotations %v after the router was asked", pod.Annotations)
+	}
 	status(readiness.Acknowledge(pod, "uid/1", now))
 	denied(t, a.patch(ctx, pod, types.JSONPatchType, swap(pod)), "")
 	pod = must(a.CoreV1().Pods(apps).Get(ctx, pod.Name, metav1.GetOptions{}))(t)
@@ -120,6 +124,9 @@ func TestTheAgentMayPatchNothingElseOfAPod(t *testing.T) {
 	image := `{"spec":{"containers":[{"name":"engine","image":"engine:2"}]}}`
 	gate := `{"status":{"conditions":[{"type":"pitstop.dev/InService","status":"True"}]}}`
 	elsewhere := func(p *corev1.Pod) { p.Spec.NodeName = node2 }
+	answered := func(p *corev1.Pod) {
+		p.Annotations[v1alpha1.Draining], p.Annotations[v1alpha1.Drained] = "uid/1", "uid/1"
+	}
 	ungated := func(p *corev1.Pod) { p.Spec.ReadinessGates = nil }
 	otherGate := func(p *corev1.Pod) { p.Spec.ReadinessGates[0].ConditionType = "example.com/InService" }
 	for name, tt := range map[string]struct {
@@ -149,6 +156,8 @@ func TestTheAgentMayPatchNothingElseOfAPod(t *testing.T) {
 		"an annotation removed":                 {patch: `{"metadata":{"annotations":{"team":null}}}`, want: "not team"},
 		"a hold of the coordinator":             {patch: `{"metadata":{"annotations":{"pitstop.dev/hold.unit":null}}}`, want: "not pitstop.dev/hold.unit"},
 		"a hold of an operator":                 {patch: `{"metadata":{"annotations":{"pitstop.dev/hold.alice":"x"}}}`, want: "not pitstop.dev/hold.alice"},
+		"the question to a router":              {patch: `{"metadata":{"annotations":{"pitstop.dev/draining":"uid/1"}}}`},
+		"the answer of a router removed":        {patch: `{"metadata":{"annotations":{"pitstop.dev/drained":null,"pitstop.dev/draining":null}}}`, pod: answered},
 		"its own hold":                          {patch: `{"metadata":{"annotations":{"pitstop.dev/hold.inplace":"x"}}}`},
 		"a finalizer":                           {patch: `{"metadata":{"finalizers":["example.com/g"]}}`, want: "neither finalizers nor owners"},
 		"a finalizer removed":                   {patch: `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/f"]}}`, want: "neither finalizers nor owners"},
@@ -167,6 +176,7 @@ func TestTheAgentMayPatchNothingElseOfAPod(t *testing.T) {
 		"status: a condition removed":           {patch: `{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`, want: "not Ready"},
 		"status: all conditions removed":        {patch: `{"status":{"conditions":null}}`, want: "not ContainersReady, Ready"},
 		"status: a label":                       {patch: `{"metadata":{"labels":{"app":"other"}}}`, want: "not app"},
+		"status: a router's answer removed":     {answered, `{"metadata":{"annotations":{"pitstop.dev/drained":null}}}`, ""},
 		"status: an annotation":                 {patch: `{"metadata":{"annotations":{"team":"y"}}}`, want: "not team"},
 		"status: the hold of the coordinator":   {patch: `{"metadata":{"annotations":{"pitstop.dev/hold.unit":null}}}`, want: "not pitstop.dev/hold.unit"},
 		"status: a finalizer removed":           {patch: `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/f"]}}`, want: "neither finalizers nor owners"},

@@ -70,6 +70,7 @@ func TestSchemaOfAnOrder(t *testing.T) {
 		"openAt Verified":                 {func(s *spec) { s.OpenAt = v1alpha1.OpenAtVerified }, ""},
 		"an unknown openAt":               {func(s *spec) { s.OpenAt = "Never" }, "spec.openAt"},
 		"a drain":                         {func(s *spec) { s.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainDelay, TimeoutSeconds: ptr.To[int32](0)} }, ""},
+		"a drain by the router":           {func(s *spec) { s.Drain = &v1alpha1.Drain{Mode: v1alpha1.DrainRouter} }, ""},
 		"an unknown drain":                {func(s *spec) { s.Drain = &v1alpha1.Drain{Mode: "Hope"} }, "spec.drain.mode"},
 		"a negative drain":                {func(s *spec) { s.Drain = &v1alpha1.Drain{TimeoutSeconds: ptr.To[int32](-1)} }, "spec.drain.timeoutSeconds"},
 		"too long a drain":                {func(s *spec) { s.Drain = &v1alpha1.Drain{TimeoutSeconds: ptr.To[int32](86401)} }, "spec.drain.timeoutSeconds"},

@@ -113,7 +113,7 @@ func (s *Scraper) read(page io.Reader) (Requests, error) {
 		total.Work += r.Work
 	}
 	if !known {
-		return Requests{}, ErrNoMetrics
+		return Requests{}, fmt.Errorf("%w: %w", ErrUnmeasured, ErrNoMetrics)
 	}
 	return total, nil
 }

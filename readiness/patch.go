@@ -39,11 +39,22 @@ var (
 
 // Lower returns the patch that takes the Pod out of traffic for one attempt: the hold "inplace"
 // with the token, and the gate closed with the time in its message. For a Pod that the same
-// attempt holds already it keeps the times. It returns ErrNoGate, ErrNoUID or ErrToken.
+// attempt holds already it keeps the times. Marks of other attempts are removed. It returns ErrNoGate, ErrNoUID or ErrToken.
 //
 // Where the gate never was open, the patch carries the Pod's resourceVersion and may conflict:
 // that a Pod never served must not come from an old reading of it.
 func Lower(pod *corev1.Pod, token string, now time.Time) ([]byte, error) {
+	p, err := lower(pod, token, now)
+	if err != nil {
+		return nil, err
+	}
+	if hasMarks(pod) && Announced(pod) != token {
+		p.announce(pod, "")
+	}
+	return p.encode()
+}
+
+func lower(pod *corev1.Pod, token string, now time.Time) (*patch, error) {
 	if !HasGate(pod) {
 		return nil, ErrNoGate
 	}
@@ -54,10 +65,10 @@ func Lower(pod *corev1.Pod, token string, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Metadata.Annotations = map[string]*string{v1alpha1.HoldInPlace: &token}
+	p.annotate(v1alpha1.HoldInPlace, &token)
 	holds := slices.DeleteFunc(Holds(pod), isInPlace)
 	p.setGate(pod, append(holds, Hold{Holder: inPlace, Value: token}), now)
-	return p.encode()
+	return p, nil
 }
 
 // Acknowledge returns the patch that keeps when kubelet's answer to the lowered gate was seen,
@@ -102,14 +113,11 @@ func Mark(pod *corev1.Pod, o Opening) ([]byte, error) {
 
 // take puts what goes beside the gate into the patch.
 func (p *patch) take(o Opening) {
-	if p.Metadata.Annotations == nil && len(o.Remove)+len(o.Annotations) > 0 {
-		p.Metadata.Annotations = make(map[string]*string, len(o.Remove)+len(o.Annotations))
-	}
 	for _, key := range o.Remove {
-		p.Metadata.Annotations[key] = nil
+		p.annotate(key, nil)
 	}
 	for key, value := range o.Annotations {
-		p.Metadata.Annotations[key] = &value
+		p.annotate(key, &value)
 	}
 	for key, value := range o.Labels {
 		if p.Metadata.Labels == nil {
@@ -122,7 +130,7 @@ func (p *patch) take(o Opening) {
 	}
 }
 
-// Raise returns the opening write: labels, our own hold and other marks removed, and the gate
+// Raise returns the opening write: labels, our own hold and the router's marks removed, and the gate
 // open if no other hold stands; else it stays closed and its message names the holders. For a
 // Pod without our gate it writes labels and annotations only.
 //
@@ -132,7 +140,9 @@ func Raise(pod *corev1.Pod, o Opening, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Metadata.Annotations = map[string]*string{v1alpha1.HoldInPlace: nil}
+	// The marks may be there though this reading lacks them: a router answers when it likes.
+	p.annotate(v1alpha1.HoldInPlace, nil)
+	p.announce(pod, "")
 	p.take(o)
 	if HasGate(pod) {
 		p.setGate(pod, slices.DeleteFunc(Holds(pod), func(h Hold) bool {
@@ -145,8 +155,9 @@ func Raise(pod *corev1.Pod, o Opening, now time.Time) ([]byte, error) {
 
 // Sync returns the patch that makes the gate agree with the holds, and whether one is needed:
 // a new Pod's gate is opened, a gate is closed while a hold stands and opened when the last one
-// went. The times of an attempt are kept as long as its hold stands. A Pod without our gate,
-// one that was never stored and one that is being deleted need none.
+// went. The times of an attempt are kept as long as its hold stands. The router's marks go with the
+// hold: an answer that comes late is removed. A Pod without our gate, one that was never stored and
+// one that is being deleted need none.
 //
 // Where the gate never was open, the patch carries the Pod's resourceVersion and may conflict.
 func Sync(pod *corev1.Pod, now time.Time) (data []byte, needed bool) {
@@ -158,8 +169,16 @@ func Sync(pod *corev1.Pod, now time.Time) (data []byte, needed bool) {
 		return nil, false
 	}
 	p.setGate(pod, Holds(pod), now)
+	_, held := pod.Annotations[v1alpha1.HoldInPlace]
+	left := !held && hasMarks(pod)
+	if left {
+		p.announce(pod, "")
+	}
 	if got := condition(pod, v1alpha1.InService); got != nil && p.Status.Conditions[0].says(*got) {
-		return nil, false
+		if !left {
+			return nil, false
+		}
+		p.Status = nil
 	}
 	data, err = p.encode()
 	return data, err == nil

@@ -37,7 +37,7 @@ func metricsPort(pod *corev1.Pod) (int32, error) {
 	if named {
 		return 0, fmt.Errorf("%w: annotation %s is %q: no number and no TCP container port", ErrNoPort, v1alpha1.MetricsPort, name)
 	}
-	return 0, fmt.Errorf("%w: no container port %q and no annotation %s", ErrNoPort, defaultPort, v1alpha1.MetricsPort)
+	return 0, fmt.Errorf("%w: %w: no container port %q and no annotation %s", ErrUnmeasured, ErrNoPort, defaultPort, v1alpha1.MetricsPort)
 }
 
 func isTCP(p corev1.ContainerPort) bool {

@@ -21,6 +21,10 @@ var (
 	// them: the requests are unknown, not none.
 	ErrNoMetrics = errors.New("no request metrics")
 
+	// ErrUnmeasured reports an engine that publishes no requests: its Pod names no port for it, the
+	// port has no page of metrics, or the page has those of no known engine.
+	ErrUnmeasured = errors.New("the engine publishes no requests")
+
 	// ErrTooLarge reports a page beyond Config.MaxBytes.
 	ErrTooLarge = errors.New("metrics page too large")
 
@@ -83,7 +87,8 @@ func NewScraper(c Config) (*Scraper, error) {
 }
 
 // Requests returns how many requests the Pod's engine has. Any error means that they are
-// unknown: ErrNoPort, ErrNoAddress, ErrNoMetrics, ErrPage, ErrTooLarge, ErrValue, or one of the network.
+// unknown: ErrNoPort, ErrNoAddress, ErrNoMetrics, ErrPage, ErrTooLarge, ErrValue, or one of the network;
+// ErrUnmeasured besides where they always will be.
 func (s *Scraper) Requests(ctx context.Context, pod *corev1.Pod) (Requests, error) {
 	url, err := metricsURL(pod)
 	if err != nil {
@@ -119,6 +124,9 @@ func (s *Scraper) scrape(ctx context.Context, url string) (Requests, error) {
 		return Requests{}, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // nothing is left to be done with what was read
+	if resp.StatusCode == http.StatusNotFound {
+		return Requests{}, fmt.Errorf("%w: status %s", ErrUnmeasured, resp.Status)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return Requests{}, fmt.Errorf("status %s", resp.Status)
 	}

@@ -35,7 +35,7 @@ const (
 )
 
 // DrainMode says how the end of a Pod's requests is proved.
-// +kubebuilder:validation:Enum=EngineMetrics;Delay
+// +kubebuilder:validation:Enum=EngineMetrics;Router;Delay
 type DrainMode string
 
 // The drain modes.
@@ -43,6 +43,9 @@ const (
 	// DrainEngineMetrics: running and waiting requests, as the engine reports them, are 0 in
 	// two scrapes.
 	DrainEngineMetrics DrainMode = "EngineMetrics"
+	// DrainRouter: the router in front of the Pod says that it has no request left in it (see
+	// Draining), and so does the engine if it reports requests at all.
+	DrainRouter DrainMode = "Router"
 	// DrainDelay: the timeout is waited out.
 	DrainDelay DrainMode = "Delay"
 )

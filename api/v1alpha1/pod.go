@@ -28,6 +28,14 @@ const (
 	// HoldGPUHealth is the coordinator's hold on a Pod with a sick GPU.
 	HoldGPUHealth = HoldPrefix + "gpu-health"
 
+	// Draining asks the Pod's router for the end of its requests: the Token of the attempt that
+	// drains the Pod. The agent alone writes it, with the hold, and removes it with the hold.
+	Draining = "pitstop.dev/draining"
+
+	// Drained is the router's answer to Draining: the same Token, once the router has no request
+	// left in the Pod and sends none. The agent removes it. See docs/router.md.
+	Drained = "pitstop.dev/drained"
+
 	// PatchedAt says which attempt patched the images of the Pod last: a PatchMark. The agent
 	// writes it with the images.
 	PatchedAt = "pitstop.dev/patched-at"

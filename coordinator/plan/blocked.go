@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"pitstop.dev/api/v1alpha1"
 )
 
@@ -66,8 +63,7 @@ func (w *world) blockedFailed() *Verdict {
 // blockedGroup passes on what a ServingGroup reports.
 func (w *world) blockedGroup() *Verdict {
 	for _, g := range w.groups {
-		c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionBlocked)
-		if c != nil && c.Status == metav1.ConditionTrue {
+		if c := g.blocked; c != nil {
 			return blockedBy(v1alpha1.ConditionReason(c.Reason), "%s since %s: %s", g.Name, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Message)
 		}
 	}

@@ -8,8 +8,10 @@ import (
 
 // Decide returns what follows from a snapshot. What is on its way out goes or comes back first, then
 // open updates move on, then the budget that is left is spent.
-func Decide(s Snapshot) Plan {
-	w := observe(&s)
+func Decide(s Snapshot) Plan { return decide(s, (*world).resting) }
+
+func decide(s Snapshot, atRest func(*world, *group) bool) Plan {
+	w := observe(&s, atRest)
 	w.scaleGroups()
 	w.scaleInstances()
 	w.findFailed()
@@ -42,19 +44,21 @@ func (w *world) rollOut() {
 // them.
 func (w *world) actions() []Action {
 	var book []string
-	size := len(w.creates) + 3
+	var written []*group
 	for _, g := range w.groups {
 		book = append(book, g.entries...)
-		size += int(one(g.phase() != unchanged))
+		if g.phase() != unchanged {
+			written = append(written, g)
+		}
 	}
-	actions := make([]Action, 0, size+1)
+	actions := make([]Action, 0, len(written)+len(w.creates)+4)
 	if w.rejects() {
 		actions = append(actions, Action{Kind: Reject})
 	}
 	if strike := w.strikes(); len(strike) > 0 {
 		actions = append(actions, Action{Kind: Strike, Entries: strike})
 	}
-	actions = w.appendPhase(actions, free)
+	actions = appendPhase(actions, written, free)
 	if strike := w.closing(); len(strike) > 0 {
 		actions = append(actions, Action{Kind: Strike, Entries: strike})
 	}
@@ -62,7 +66,7 @@ func (w *world) actions() []Action {
 		actions = append(actions, Action{Kind: Book, Entries: book})
 	}
 	for _, p := range []phase{removing, starting, deleting} {
-		actions = w.appendPhase(actions, p)
+		actions = appendPhase(actions, written, p)
 	}
 	return append(actions, w.creates...)
 }
@@ -93,13 +97,13 @@ func (g *group) phase() phase {
 	}
 }
 
-// appendPhase appends what is written of the groups in a phase.
-func (w *world) appendPhase(actions []Action, p phase) []Action {
+// appendPhase appends what is written of those of the groups that are in a phase.
+func appendPhase(actions []Action, groups []*group, p phase) []Action {
 	kind := Write
 	if p == deleting {
 		kind = Delete
 	}
-	for _, g := range w.groups {
+	for _, g := range groups {
 		if g.phase() == p {
 			actions = append(actions, g.action(kind))
 		}

@@ -5,20 +5,28 @@ import (
 	"iter"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"pitstop.dev/api/v1alpha1"
 )
 
 // A group is a ServingGroup with its units, and its spec as this pass leaves it.
 type group struct {
 	*Group
-	whole     *unit
+	whole *unit
+	// instances are not kept of a group at rest.
 	instances []unit
+	resting   bool
 	// layout is that of the group's pin; nil if it cannot be read.
 	layout Layout
 	// settled: the status is about today's spec.
 	settled bool
 	// unwell: it is not ready, or one of its instances is not.
 	unwell bool
+	// What was read is far from what is made of it, and slow to look up again: blocked is the condition of
+	// the status if it is True, inUpdate that updates are open, ownPins that an instance has a pin of its own.
+	blocked           *metav1.Condition
+	inUpdate, ownPins bool
 	// serves: each role has as many available instances as its own budget demands.
 	serves bool
 

@@ -26,7 +26,7 @@ func (w *world) rolePool(g *group, r Role) pool {
 // scaleInstances brings the number of instances of each role in each group to what is declared.
 func (w *world) scaleInstances() {
 	for _, g := range w.groups {
-		if g.whole.leaving || g.whole.open != nil || g.whole.booked {
+		if g.resting || g.whole.leaving || g.whole.open != nil || g.whole.booked {
 			continue
 		}
 		for _, r := range w.Serving.Roles {
@@ -174,6 +174,9 @@ func (w *world) touches(g *group) bool {
 
 // start takes a unit out of service to bring it to the target.
 func (w *world) start(u *unit) {
+	if w.full(u) {
+		return
+	}
 	u.group.starts = true
 	var entry string
 	if u.ahead != nil {

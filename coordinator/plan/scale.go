@@ -85,6 +85,9 @@ func (w *world) protect(instances []v1alpha1.RoleInstance) {
 // remove takes a unit out of service so that it can go. A removal takes the place of every other
 // update that is open in what goes.
 func (w *world) remove(u *unit) {
+	if w.full(u) {
+		return
+	}
 	g, previous := u.group, u.pin
 	if u.open != nil {
 		previous = u.open.Previous
@@ -124,6 +127,7 @@ func (w *world) put(u *unit, update v1alpha1.UnitUpdate) string {
 	g.put(u, update)
 	entry := v1alpha1.LedgerEntry(g.Name, update.Unit)
 	g.entries = append(g.entries, entry)
+	w.left -= int(one(!u.booked))
 	u.booked, u.available = true, false
 	return entry
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"pitstop.dev/api/v1alpha1"
 )
 
 // Obstacles returns all that keeps Pods of one revision from becoming those of the other in place, each
@@ -35,24 +33,6 @@ func Obstacles(from, to Data) []string {
 				out = append(out, "role "+name+": "+obstacle)
 			}
 		}
-	}
-	return out
-}
-
-// Containers returns the regular containers of a role's entry or worker Pods, with their images, in the
-// order of the template. There are none if there is no such Pod.
-func (d Data) Containers(role string, entry bool) []v1alpha1.ContainerImage {
-	r, _ := d.Role(role)
-	t := r.WorkerTemplate
-	if entry {
-		t = r.EntryTemplate
-	}
-	if t == nil {
-		return nil
-	}
-	var out []v1alpha1.ContainerImage
-	for i := range t.Spec.Containers {
-		out = append(out, v1alpha1.ContainerImage{Name: t.Spec.Containers[i].Name, Image: t.Spec.Containers[i].Image})
 	}
 	return out
 }

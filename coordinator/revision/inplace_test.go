@@ -175,9 +175,12 @@ func TestObstaclesBesidePods(t *testing.T) {
 			[]string{"role a is removed", "role c is added"},
 		},
 		"workers": {
-			`{template: {roles: [{name: a, ` + pods + `}, {name: b, workerReplicas: 1, ` + pods + `}]}}`,
-			`{template: {roles: [{name: a, workerReplicas: 1, ` + pods + `}, {name: b, workerReplicas: 2, ` + pods + `}]}}`,
-			[]string{"role a: workerReplicas changes from 0 to 1", "role b: workerReplicas changes from 1 to 2"},
+			`{template: {roles: [{name: a, ` + pods + `}, {name: b, workerReplicas: 1, ` + pods + `}, {name: c, workerReplicas: 1, ` + pods + `}]}}`,
+			`{template: {roles: [{name: a, workerReplicas: 1, ` + pods + `}, {name: b, workerReplicas: 2, ` + pods + `}, {name: c, ` + pods + `}]}}`,
+			[]string{
+				"role a: workerReplicas changes from 0 to 1", "role b: workerReplicas changes from 1 to 2",
+				"role c: workerReplicas changes from 1 to 0",
+			},
 		},
 		"a worker's image and label": {
 			`{template: {roles: [{name: a, workerReplicas: 1, ` + pods + `}]}}`,
@@ -322,21 +325,4 @@ func changeOne(t *rapid.T, s *v1alpha1.ModelServingSpec) string {
 	}).Draw(t, "change")
 	c.do(r)
 	return "role " + r.Name + ": " + c.name
-}
-
-func TestContainers(t *testing.T) {
-	d := project(t, spec(t, `{template: {roles: [{name: a, workerReplicas: 1,
-		entryTemplate: {spec: {initContainers: [{name: i, image: "i:1"}], containers: [{name: f, image: "f:1"}, {name: e, image: "e:1"}]}},
-		workerTemplate: {spec: {containers: [{name: w, image: "w:1"}]}}}, {name: b, entryTemplate: {}}]}}`))
-	got := map[string][]v1alpha1.ContainerImage{
-		"entry": d.Containers("a", true), "worker": d.Containers("a", false),
-		"without workers": d.Containers("b", false), "no such role": d.Containers("c", true),
-	}
-	want := map[string][]v1alpha1.ContainerImage{
-		"entry": {{Name: "f", Image: "f:1"}, {Name: "e", Image: "e:1"}}, "worker": {{Name: "w", Image: "w:1"}},
-		"without workers": nil, "no such role": nil,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("containers (-want +got):\n%s", diff)
-	}
 }

@@ -47,8 +47,8 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 		}
 	case v1alpha1.WaitingDrain:
 		t = Text{
-			"requests are still running in the engine, or their number is unknown",
-			"the last request ends, or the drain timeout comes and cuts what is left; an engine without metrics wants --drain Delay",
+			"requests are still running in the engine, or their number is unknown, or the router has not answered",
+			"the last request ends, or the drain timeout comes and cuts what is left; an engine without metrics wants --drain Router, or Delay",
 		}
 	case v1alpha1.WaitingKubelet:
 		t = Text{

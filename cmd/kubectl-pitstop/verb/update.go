@@ -33,7 +33,7 @@ func newUpdate(c *cli) *cobra.Command {
 		Args:    cobra.MinimumNArgs(2),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.drain, "drain", string(v1alpha1.DrainEngineMetrics), "how the end of running requests is proved: EngineMetrics, or Delay (a plain wait of --drain-timeout)")
+	flags.StringVar(&f.drain, "drain", string(v1alpha1.DrainEngineMetrics), "how the end of running requests is proved: EngineMetrics, Router (the router in front of the Pod says so too), or Delay (a plain wait of --drain-timeout)")
 	flags.DurationVar(&f.drainFor, "drain-timeout", 300*time.Second, "how long requests may take to end before they are cut")
 	flags.DurationVar(&f.propagation, "propagation", 3*time.Second, "time for endpoints and routers to follow before the drain")
 	flags.DurationVar(&f.stopTimeout, "stop-timeout", 30*time.Second, "how long an old container may take to stop before it is killed")
@@ -78,8 +78,10 @@ func (f updateFlags) request(args []string) (order.Request, error) {
 		return order.Request{}, err
 	}
 	mode := v1alpha1.DrainMode(f.drain)
-	if mode != v1alpha1.DrainEngineMetrics && mode != v1alpha1.DrainDelay {
-		return order.Request{}, usagef("--drain %q: there are %s and %s", f.drain, v1alpha1.DrainEngineMetrics, v1alpha1.DrainDelay)
+	switch mode {
+	case v1alpha1.DrainEngineMetrics, v1alpha1.DrainRouter, v1alpha1.DrainDelay:
+	default:
+		return order.Request{}, usagef("--drain %q: there are %s, %s and %s", f.drain, v1alpha1.DrainEngineMetrics, v1alpha1.DrainRouter, v1alpha1.DrainDelay)
 	}
 	for _, limit := range []struct {
 		flag     string

@@ -311,7 +311,7 @@ func TestRefusedAndConflicting(t *testing.T) {
 		"no image":                  {nil, []string{"update", "engine-0"}, 2, []string{"at least 2 arg"}},
 		"half an image":             {nil, []string{"update", "engine-0", "engine"}, 2, []string{"CONTAINER=IMAGE"}},
 		"a container twice":         {nil, []string{"update", "engine-0", "a=b", "a=c"}, 2, []string{"named twice"}},
-		"a drain that is not built": {nil, []string{"update", "engine-0", "a=b", "--drain", "Router"}, 2, []string{"EngineMetrics and Delay"}},
+		"a drain that is none":      {nil, []string{"update", "engine-0", "a=b", "--drain", "Hope"}, 2, []string{"EngineMetrics, Router and Delay"}},
 		"half a second":             {nil, []string{"update", "engine-0", "a=b", "--propagation", "500ms"}, 2, []string{"--propagation", "whole seconds"}},
 		"too long":                  {nil, []string{"update", "engine-0", "a=b", "--stop-timeout", "25h"}, 2, []string{"--stop-timeout"}},
 		"hold without a reason":     {nil, []string{"hold", "engine-0"}, 2, []string{"--reason"}},

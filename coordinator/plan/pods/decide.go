@@ -42,9 +42,13 @@ func Decide(s Snapshot) Plan {
 		d.stages[u.Unit] = u
 	}
 	d.strayOrders()
+	d.relabel()
 	if s.Group.Deleting {
 		d.remove()
 	} else {
+		if !s.Group.Finalizer { // somebody took it away
+			d.do(Action{Kind: RestoreFinalizer, Name: s.Group.Name, UID: s.Group.UID})
+		}
 		d.updates()
 		d.recover()
 		d.settle()

@@ -58,7 +58,9 @@ func instances(s Snapshot) []*instance {
 		return cmp.Or(cmp.Compare(a.role, b.role), cmp.Compare(a.ordinal, b.ordinal))
 	})
 	for _, i := range out {
-		i.old = phases[i.unit]
+		if old := phases[i.unit]; old != nil {
+			i.old = *old
+		}
 		i.recoveries = i.old.Recoveries
 		if u := covering(s.Group.Spec.Updates, i.unit); u != nil && u.Permit.Allows(v1alpha1.PermitDrain) {
 			i.update = u

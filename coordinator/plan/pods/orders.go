@@ -122,7 +122,6 @@ func (d *decision) settled(p Pod) bool {
 // where no agent does it.
 func (d *decision) settle() {
 	for _, i := range d.instances {
-		d.relabel(i)
 		if i.leaving() || i.update != nil && !i.covered(v1alpha1.PermitServe) {
 			continue
 		}
@@ -142,11 +141,14 @@ func (d *decision) settle() {
 	}
 }
 
-// relabel gives Pods back the labels by which Services and caches find them.
-func (d *decision) relabel(i *instance) {
-	for _, p := range i.pods {
-		if p.Mislabelled && !p.Deleting {
-			d.do(Action{Kind: RestoreLabels, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion})
+// relabel gives Pods back the labels by which Services and caches find them. Those that are being deleted
+// get them too: that they are gone has to be seen.
+func (d *decision) relabel() {
+	for _, i := range d.instances {
+		for _, p := range i.pods {
+			if p.Mislabelled {
+				d.do(Action{Kind: RestoreLabels, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion})
+			}
 		}
 	}
 }

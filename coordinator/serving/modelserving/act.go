@@ -178,11 +178,17 @@ func (p *pass) bound(group, read string) string {
 	return read
 }
 
-// write replaces the spec of a ServingGroup.
+// write replaces the spec of a ServingGroup. A pin that moves outside an update has no entry in the ledger
+// that proves the declaration to be today's, so that is read.
 func (p *pass) write(ctx context.Context, a plan.Action) (bool, error) {
 	read := p.groups[a.Group]
 	if read == nil || read.UID != a.UID {
 		return false, errStale
+	}
+	if a.Spec.Revision != read.Spec.Revision && len(a.Spec.Updates) == 0 {
+		if err := p.confirm(ctx); err != nil {
+			return false, err
+		}
 	}
 	sg := read.DeepCopy()
 	if v, ok := p.fenced[a.Group]; ok {
@@ -207,8 +213,12 @@ func gone(err error) error {
 	return err
 }
 
-// delete deletes a ServingGroup; its finalizer keeps it until the last Pod is gone.
+// delete deletes a ServingGroup; its finalizer keeps it until the last Pod is gone. One that somebody took
+// the finalizer from is left until the ServingGroup controller has put it back.
 func (p *pass) delete(ctx context.Context, a plan.Action) (bool, error) {
+	if read := p.groups[a.Group]; read != nil && !controllerutil.ContainsFinalizer(read, v1alpha1.FinalizerOrdinal) {
+		return false, errStale
+	}
 	sg := &v1alpha1.ServingGroup{ObjectMeta: metav1.ObjectMeta{Namespace: p.ms.Namespace, Name: a.Group}}
 	version := p.bound(a.Group, a.ResourceVersion)
 	err := p.Client.Delete(ctx, sg, client.Preconditions{UID: &a.UID, ResourceVersion: &version})

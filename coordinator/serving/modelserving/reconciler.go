@@ -30,6 +30,7 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/plan"
+	"pitstop.dev/coordinator/revision"
 )
 
 const (
@@ -77,8 +78,9 @@ func (c Config) Validate() error {
 // passes that they depend on: metrics, and what revisions say, which never changes.
 type Reconciler struct {
 	Config
-	metrics *metrics
-	memo    memo
+	metrics   *metrics
+	memo      memo
+	revisions revision.Memo
 }
 
 // New returns a Reconciler. It starts nothing.

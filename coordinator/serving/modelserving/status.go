@@ -23,7 +23,7 @@ func (p *pass) report(ctx context.Context) error { return p.publish(ctx, p.repor
 
 // reported is the ModelServing with the status as the plan, and what the actions have met, has it.
 func (p *pass) reported() *v1alpha1.ModelServing {
-	ms, report := p.ms.DeepCopy(), p.decided.Report
+	ms, report := p.draft(), p.decided.Report
 	st := &ms.Status
 	st.ObservedGeneration, st.Selector, st.Updating = ms.Generation, selector(ms.Name), p.ledger()
 	st.Replicas, st.ReadyReplicas, st.AvailableReplicas, st.UpdatedReplicas = report.Replicas, report.Ready, report.Available, report.Updated
@@ -49,7 +49,7 @@ func refused(err error) bool {
 
 // reportUnstored says that nothing goes on since the target's revision cannot be stored.
 func (p *pass) reportUnstored(ctx context.Context, cause error) error {
-	ms := p.ms.DeepCopy()
+	ms := p.draft()
 	ms.Status.ObservedGeneration, ms.Status.Selector = ms.Generation, selector(ms.Name)
 	p.set(ms, v1alpha1.ConditionBlocked, plan.Verdict{
 		True: true, Reason: v1alpha1.BlockedRevision,
@@ -69,9 +69,16 @@ func (p *pass) publish(ctx context.Context, ms *v1alpha1.ModelServing) error {
 	return nil
 }
 
+// draft is the ModelServing with a status of its own, to be changed. It shares the rest.
+func (p *pass) draft() *v1alpha1.ModelServing {
+	ms := *p.ms
+	ms.Status = *p.ms.Status.DeepCopy()
+	return &ms
+}
+
 // writeStatus writes ms unless it says what is known already.
 func (p *pass) writeStatus(ctx context.Context, ms *v1alpha1.ModelServing) (bool, error) {
-	if equality.Semantic.DeepEqual(ms.Status, p.ms.Status) {
+	if equality.Semantic.DeepEqual(&ms.Status, &p.ms.Status) {
 		return false, nil
 	}
 	return true, p.replaceStatus(ctx, ms)
@@ -80,6 +87,7 @@ func (p *pass) writeStatus(ctx context.Context, ms *v1alpha1.ModelServing) (bool
 // replaceStatus writes ms, bound to the version that was read. Once that succeeded, and only then, it
 // takes the place of the pass's own.
 func (p *pass) replaceStatus(ctx context.Context, ms *v1alpha1.ModelServing) error {
+	ms = ms.DeepCopy() // the answer is read into it
 	if err := p.Client.Status().Update(ctx, ms); err != nil {
 		return gone(err)
 	}

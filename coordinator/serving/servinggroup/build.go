@@ -64,12 +64,23 @@ func label(pod *corev1.Pod, sg *v1alpha1.ServingGroup, made pods.NewPod) {
 
 // placeLabels say where a Pod belongs. They follow from its name and its owner.
 func placeLabels(sg *v1alpha1.ServingGroup, role string, instance, index int32) map[string]string {
-	return map[string]string{
-		v1alpha1.LabelModelServing: modelServingName(sg),
-		v1alpha1.LabelServingGroup: sg.Name,
-		v1alpha1.LabelRole:         role,
-		v1alpha1.LabelInstance:     strconv.Itoa(int(instance)),
-		v1alpha1.LabelIndex:        strconv.Itoa(int(index)),
+	out := make(map[string]string, 5)
+	for _, l := range labelsOf(sg, role, instance, index) {
+		out[l.key] = l.value
+	}
+	return out
+}
+
+type placeLabel struct{ key, value string }
+
+// labelsOf are placeLabels without a map, for every Pod is compared with them in every pass.
+func labelsOf(sg *v1alpha1.ServingGroup, role string, instance, index int32) [5]placeLabel {
+	return [5]placeLabel{
+		{v1alpha1.LabelModelServing, modelServingName(sg)},
+		{v1alpha1.LabelServingGroup, sg.Name},
+		{v1alpha1.LabelRole, role},
+		{v1alpha1.LabelInstance, strconv.Itoa(int(instance))},
+		{v1alpha1.LabelIndex, strconv.Itoa(int(index))},
 	}
 }
 
@@ -174,7 +185,7 @@ func controllerRef(sg *v1alpha1.ServingGroup) metav1.OwnerReference {
 }
 
 func modelServingName(sg *v1alpha1.ServingGroup) string {
-	if ref := metav1.GetControllerOf(sg); ref != nil {
+	if ref := metav1.GetControllerOfNoCopy(sg); ref != nil {
 		return ref.Name
 	}
 	return sg.Labels[v1alpha1.LabelModelServing]

@@ -71,6 +71,7 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 		return nil, err
 	}
 	inPlace := slices.ContainsFunc(s.sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Method == v1alpha1.UnitInPlace })
+	s.snap.Pods = make([]pods.Pod, 0, len(s.pods))
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) { // one order of reads, whatever the map's
 		if one, ok := podOf(s.sg, s.pods[name]); ok {
 			if inPlace {
@@ -150,14 +151,15 @@ func (s *sight) keep(list []corev1.Pod) {
 }
 
 // findPods asks by name for Pods that were there and are not in a live list, which labels select:
-// somebody may have changed their labels.
+// somebody may have changed their labels. A Pod that is missing while its instance is made is found when it
+// is made again.
 func (r *Reconciler) findPods(ctx context.Context, s *sight) ([]corev1.Pod, error) {
 	var found []corev1.Pod
 	for _, i := range s.sg.Status.Instances {
-		if i.Phase != v1alpha1.InstanceRunning || i.Ordinal == nil {
+		if i.Ordinal == nil || i.Phase == v1alpha1.InstanceCreating && s.sg.DeletionTimestamp == nil {
 			continue
 		}
-		for index := range i.Pods {
+		for index := range max(i.Pods, i.LivePods) {
 			name := v1alpha1.PodName(s.sg.Name, i.Role, *i.Ordinal, index)
 			if s.pods[name] != nil {
 				continue
@@ -175,14 +177,20 @@ func (r *Reconciler) findPods(ctx context.Context, s *sight) ([]corev1.Pod, erro
 	return found, nil
 }
 
-// owner reads the ModelServing, which has to be the one that the group's owner reference means.
+// owner reads the ModelServing, which has to be the one that the group's owner reference means. A cache that
+// does not show it yet is not believed: nothing would have the group looked at again once it does.
 func (r *Reconciler) owner(ctx context.Context, s *sight) error {
 	ref := metav1.GetControllerOf(s.sg)
 	if ref == nil || ref.Kind != "ModelServing" {
 		return nil
 	}
 	var ms v1alpha1.ModelServing
-	err := r.cfg.Client.Get(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: ref.Name}, &ms)
+	key := types.NamespacedName{Namespace: s.sg.Namespace, Name: ref.Name}
+	err := r.cfg.Client.Get(ctx, key, &ms)
+	if apierrors.IsNotFound(err) || err == nil && ms.UID != ref.UID {
+		ms = v1alpha1.ModelServing{}
+		err = r.cfg.Live.Get(ctx, key, &ms)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
