@@ -2,37 +2,7 @@ package plan
 
 import (
 	"testing"
-
-	"pitstop.dev/api/v1alpha1"
 )
-
-// The rule on what serves at the moment of a write must not take an instance that the same plan adds for
-// one that is lost.
-func TestAnInstanceThatWasJustAddedIsMissedOnlyIfItIsDeclared(t *testing.T) {
-	up := &instancePods{exist: true, loaded: true, gate: true}
-	for name, tt := range map[string]struct {
-		replicas int32
-		added    *instancePods
-		want     bool
-	}{
-		"surge without Pods yet":            {1, nil, true},
-		"surge with Pods that do not serve": {1, &instancePods{exist: true}, false},
-		"surge that serves":                 {1, up, true},
-		"a declared one without Pods yet":   {2, nil, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := serving(1, 0, 0, 0).roles(budget(tt.replicas, 0, 1, 0), "0 new ready", "1 new fresh")
-			g := &servingGroup{Group: s.Groups[0], pods: map[string]*instancePods{"a-0": up}}
-			if tt.added != nil {
-				g.pods["a-1"] = tt.added
-			}
-			m := &model{serving: s.Serving, target: s.Target, layouts: s.Layouts, groups: map[string]*servingGroup{g.Name: g}}
-			if got := m.readyGroup(m.withoutSurge(g)); got != tt.want {
-				t.Errorf("%s serves: %t, want %t", v1alpha1.LedgerEntry(g.Name, ""), got, tt.want)
-			}
-		})
-	}
-}
 
 // A group of a revision that cannot be read may lack any declared role.
 func TestAGroupThatCannotBeReadIsNotReliedOnForARoleThatItLacks(t *testing.T) {

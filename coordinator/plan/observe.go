@@ -37,11 +37,11 @@ func (w *world) newGroup(g *group, read *Group) {
 }
 
 // resting reports whether nothing can become of the group's instances in this pass, whatever becomes of the
-// group: all are ready, as many as declared, and nothing of the group is in update or booked. Of ten
+// group: all are ready at its pin, as many as declared, and nothing of the group is in update or booked. Of ten
 // thousand groups almost all are at rest, and to keep what was found of their instances is most of the
 // costs of a pass.
 func (w *world) resting(g *group) bool {
-	if w.byRole() || g.unwell || g.whole.leaving || !g.whole.known || len(g.Spec.Updates) > 0 || w.booked[g.Name] != nil {
+	if w.byRole() || g.unwell || g.ownPins || g.whole.leaving || !g.whole.known || g.inUpdate || w.booked[g.Name] != nil {
 		return false
 	}
 	return !slices.ContainsFunc(w.counts, func(c instanceCounts) bool { return c.staying != w.declared[c.role].Replicas })
@@ -176,7 +176,7 @@ func (w *world) groupAtTarget(g *group) bool {
 		}
 	}
 	for role := range w.target {
-		if !g.layout.has(role) && w.declared[role].Replicas > 0 && !g.anyPart(func(u *unit) bool { return u.role == role }) {
+		if !g.layout.has(role) && w.declared[role].Replicas > 0 && !g.anyPart(func(u *unit) bool { return u.role == role && !u.leaving }) {
 			return false
 		}
 	}

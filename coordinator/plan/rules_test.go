@@ -304,7 +304,7 @@ func (m *model) mayOpen(g *servingGroup, spec *v1alpha1.ServingGroupSpec) error 
 		if was := find(&o.Spec, ""); was != nil && was.Method == v1alpha1.UnitRecreate && o != g {
 			open++
 		}
-		serving += one(o != g && m.readyGroup(m.withoutSurge(o)))
+		serving += one(o != g && m.readyGroup(o))
 	}
 	if floor := m.serving.Replicas - m.serving.MaxUnavailable; m.readyGroup(g) && serving < floor {
 		return broken("takes %s, and %d groups are left that serve, %d must", g.Name, serving, floor)
@@ -313,29 +313,6 @@ func (m *model) mayOpen(g *servingGroup, spec *v1alpha1.ServingGroupSpec) error 
 		return broken("opens the update of %s beside %d open ones, %d may be", g.Name, open, most)
 	}
 	return nil
-}
-
-// withoutSurge is the group without instances beyond the declared number that have no Pods yet: that they
-// were just added takes nothing from what serves.
-func (m *model) withoutSurge(g *servingGroup) *servingGroup {
-	out, has := *g, map[string]int32{}
-	out.Spec.Instances = nil
-	for _, i := range g.Spec.Instances {
-		has[i.Role]++
-	}
-	for _, i := range g.Spec.Instances {
-		if m.byInstance(i.Role) && has[i.Role] > m.role(i.Role).Replicas && g.pods[v1alpha1.UnitName(i.Role, *i.Ordinal)] == nil {
-			has[i.Role]--
-			continue
-		}
-		out.Spec.Instances = append(out.Spec.Instances, i)
-	}
-	return &out
-}
-
-// byInstance reports whether the role is declared and has a surge of its own.
-func (m *model) byInstance(role string) bool {
-	return m.serving.Type == v1alpha1.RoleRollingUpdate && m.role(role).MaxSurge > 0
 }
 
 // readyGroup reports whether the group serves: it has all it should have, Ready and in no update.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -9,9 +10,30 @@ import (
 // scaleGroups brings the number of ServingGroups to what is declared. What is on its way out comes
 // back before anything is created.
 func (w *world) scaleGroups() {
+	if w.byRole() && w.pool.count((*unit).stays) > w.pool.most() {
+		w.discountGrowing()
+	}
 	for _, u := range w.scale(&w.pool) {
 		w.createGroup(u)
 	}
+}
+
+// discountGrowing takes groups for what this pass makes of them before it is decided which may go: one that
+// is given an instance, or keeps one that was to go, is not available until that is ready.
+func (w *world) discountGrowing() {
+	for _, g := range w.groups {
+		if u := g.whole; u.available && w.grows(g) {
+			u.available, u.uncertain = false, true
+		}
+	}
+}
+
+// grows reports whether this pass adds an instance to the group, or takes the removal of one back.
+func (w *world) grows(g *group) bool {
+	return slices.ContainsFunc(w.Serving.Roles, func(r Role) bool {
+		p := w.rolePool(g, r)
+		return p.count((*unit).stays) < p.least()
+	})
 }
 
 // scale starts and takes back removals in a pool, and returns the ordinals to create.

@@ -16,7 +16,7 @@ func (w *world) settle() {
 
 func (w *world) foldable(g *group) bool {
 	u := g.whole
-	if u.leaving || u.booked || u.protected || !u.known || !u.atTarget || len(g.draft.Updates) > 0 {
+	if u.leaving || u.booked || u.protected && u.pin != w.Target || !u.known || !u.atTarget || len(g.draft.Updates) > 0 {
 		return false
 	}
 	if u.pin == w.Target && !g.overrides() {
