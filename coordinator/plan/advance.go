@@ -118,8 +118,10 @@ func (w *world) advanceServe(u *unit) {
 
 // mayTake reports whether a unit that is out of service may be given the target.
 func (w *world) mayTake(u *unit) bool {
-	inPlace := u.open.Method == v1alpha1.UnitInPlace && w.Serving.InPlace
-	return !w.Serving.Paused && (w.failed == nil || w.failed == u) && u.known && !(inPlace && w.obstacle(u) != "")
+	if u.open.Method == v1alpha1.UnitInPlace && w.Serving.InPlace && w.obstacle(u) != "" {
+		return false
+	}
+	return !w.Serving.Paused && (w.failed == nil || w.failed == u) && u.known
 }
 
 // permit raises the permit of the open attempt.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,11 +108,9 @@ func (w *world) nextTry(tries int32) v1alpha1.UnitUpdate {
 
 // passes reports whether what an attempt was refused for may pass without a new revision.
 func passes(reason v1alpha1.UnitReason) bool {
-	switch reason {
-	case v1alpha1.UnitReason(v1alpha1.RefusedNotFound), v1alpha1.UnitReason(v1alpha1.RefusedDeadline), v1alpha1.UnitTooLong, v1alpha1.UnitPodLost:
-		return true
-	}
-	return false
+	return slices.Contains([]v1alpha1.UnitReason{
+		v1alpha1.UnitReason(v1alpha1.RefusedNotFound), v1alpha1.UnitReason(v1alpha1.RefusedDeadline), v1alpha1.UnitTooLong, v1alpha1.UnitPodLost,
+	}, reason)
 }
 
 // refusedHeld reports whether an attempt was refused of a unit that cannot go back: it stays held.

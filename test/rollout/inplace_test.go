@@ -121,7 +121,7 @@ func TestAUnitThatFailedIsMovedInPlace(t *testing.T) {
 	before := p.kept()
 	p.edits(image(img.bad))
 	p.blocked(v1alpha1.BlockedFailed)
-	want(t, "images of the others", map[string]int{img.v1: 9}, p.images("0", "1", "2"))
+	want(t, "images", map[string]int{img.v1: 9, img.bad: 3}, p.images("0", "1", "2", "3"))
 	p.edits(image(img.v1))
 	p.waits(cluster.Complete)
 	want(t, "images", map[string]int{img.v1: 12}, p.images("0", "1", "2", "3"))

@@ -103,12 +103,10 @@ func (i *instance) expected(p Pod) bool {
 	return i.declared && (!i.resolved || p.Index < i.size())
 }
 
-// atPin reports whether the Pod is what the pin says of its role.
+// atPin reports whether the Pod is what the pin says of its role. That it was made from the pin is enough: a
+// digest is this build's, and that of an earlier one may differ.
 func (i *instance) atPin(p Pod) bool {
-	if !i.resolved || p.Digest == "" {
-		return p.Revision == i.pin
-	}
-	return p.Digest == i.shape.Digest
+	return p.Revision == i.pin || i.resolved && p.Digest != "" && p.Digest == i.shape.Digest
 }
 
 // old Pods are those that the instance is not to have as they are.

@@ -256,14 +256,13 @@ func (d *decision) deadline(u *v1alpha1.UnitUpdate, now *v1alpha1.UnitUpdateStat
 		d.block(v1alpha1.BlockedDeadline, fmt.Sprintf("%s is at stage %s since %s: %s",
 			unitWords(u.Unit), now.Stage, stamp(now.Since), now.Message))
 	}
-	switch now.Stage {
-	case v1alpha1.UnitFailed:
+	if now.Stage == v1alpha1.UnitFailed {
 		d.block(v1alpha1.BlockedFailed, fmt.Sprintf("%s failed at revision %s at %s: %s; it comes good when its Pods are ready, or is updated again for a new revision",
 			unitWords(u.Unit), u.Target, stamp(now.Since), now.Message))
-	case v1alpha1.UnitRefused:
+	}
+	if now.Stage == v1alpha1.UnitRefused {
 		d.block(v1alpha1.BlockedRefused, fmt.Sprintf("%s is not brought to revision %s, %s since %s: %s; %s", unitWords(u.Unit), u.Target,
 			now.Reason, stamp(now.Since), now.Message, refusedWords(u)))
-	default:
 	}
 }
 

@@ -23,19 +23,23 @@ func TestTrifles(t *testing.T) {
 		change func(*v1alpha1.ServingGroupStatus)
 		want   bool
 	}{
-		"text of a condition":      {func(s *v1alpha1.ServingGroupStatus) { s.Conditions[0].Message = "x" }, true},
-		"text of an update":        {func(s *v1alpha1.ServingGroupStatus) { s.Updates[0].Message = "x" }, true},
-		"what an update waits for": {func(s *v1alpha1.ServingGroupStatus) { s.Updates[0].Reason = v1alpha1.UnitWaitingReady }, true},
-		"counts":                   {func(s *v1alpha1.ServingGroupStatus) { s.ReadyPods, s.LivePods, s.Instances[0].ReadyPods = 1, 1, 1 }, true},
-		"down in an update":        {func(s *v1alpha1.ServingGroupStatus) { s.Instances[0].DownSince = &metav1.Time{} }, true},
-		"a stage":                  {func(s *v1alpha1.ServingGroupStatus) { s.Updates[0].Stage = v1alpha1.UnitVerified }, false},
-		"an attempt":               {func(s *v1alpha1.ServingGroupStatus) { s.Updates[0].Attempt++ }, false},
-		"a phase":                  {func(s *v1alpha1.ServingGroupStatus) { s.Instances[0].Phase = v1alpha1.InstanceRunning }, false},
-		"an instance is ready":     {func(s *v1alpha1.ServingGroupStatus) { s.Instances[0].Ready = true }, false},
-		"an instance goes":         {func(s *v1alpha1.ServingGroupStatus) { s.Instances = nil }, false},
-		"a spec is observed":       {func(s *v1alpha1.ServingGroupStatus) { s.ObservedGeneration++ }, false},
-		"a condition":              {func(s *v1alpha1.ServingGroupStatus) { s.Conditions[0].Status = metav1.ConditionTrue }, false},
-		"a reason of a condition":  {func(s *v1alpha1.ServingGroupStatus) { s.Conditions[0].Reason = "Other" }, false},
+		"text of a condition":             {func(s *v1alpha1.ServingGroupStatus) { s.Conditions[0].Message = "x" }, true},
+		"text of an update":               {func(s *v1alpha1.ServingGroupStatus) { s.Updates[0].Message = "x" }, true},
+		"what an update waits for":        {func(s *v1alpha1.ServingGroupStatus) { s.Updates[0].Reason = v1alpha1.UnitWaitingReady }, true},
+		"counts":                          {func(s *v1alpha1.ServingGroupStatus) { s.ReadyPods, s.LivePods, s.Instances[0].ReadyPods = 1, 1, 1 }, true},
+		"down in an update":               {func(s *v1alpha1.ServingGroupStatus) { s.Instances[0].DownSince = &metav1.Time{} }, true},
+		"a stage":                         {func(s *v1alpha1.ServingGroupStatus) { s.Updates[0].Stage = v1alpha1.UnitVerified }, false},
+		"an attempt":                      {func(s *v1alpha1.ServingGroupStatus) { s.Updates[0].Attempt++ }, false},
+		"a phase":                         {func(s *v1alpha1.ServingGroupStatus) { s.Instances[0].Phase = v1alpha1.InstanceRunning }, false},
+		"an instance is ready":            {func(s *v1alpha1.ServingGroupStatus) { s.Instances[0].Ready = true }, false},
+		"an instance goes":                {func(s *v1alpha1.ServingGroupStatus) { s.Instances = nil }, false},
+		"a spec is observed in an update": {func(s *v1alpha1.ServingGroupStatus) { s.ObservedGeneration++ }, true},
+		"a spec is observed with a stage": {func(s *v1alpha1.ServingGroupStatus) {
+			s.ObservedGeneration, s.Updates[0].Stage = 3, v1alpha1.UnitVerified
+		}, false},
+		"the revision of what is not ready": {func(s *v1alpha1.ServingGroupStatus) { s.Instances[0].Revision = "x" }, true},
+		"a condition":                       {func(s *v1alpha1.ServingGroupStatus) { s.Conditions[0].Status = metav1.ConditionTrue }, false},
+		"a reason of a condition":           {func(s *v1alpha1.ServingGroupStatus) { s.Conditions[0].Reason = "Other" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := status()
@@ -47,12 +51,17 @@ func TestTrifles(t *testing.T) {
 	}
 }
 
-func TestDownIsNoTrifleWithoutAnUpdate(t *testing.T) {
+func TestWhatIsNoTrifleWithoutAnUpdate(t *testing.T) {
 	was := v1alpha1.ServingGroupStatus{Instances: []v1alpha1.InstanceStatus{{Role: "engine"}}}
 	now := *was.DeepCopy()
 	now.Instances[0].DownSince = &metav1.Time{}
 	if trifling(was, now) {
 		t.Error("that an instance is down counts as a trifle")
+	}
+	now = *was.DeepCopy()
+	now.ObservedGeneration++
+	if trifling(was, now) {
+		t.Error("that a spec was observed counts as a trifle")
 	}
 }
 
