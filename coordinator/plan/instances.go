@@ -77,15 +77,14 @@ func (w *world) pinOfNew(role string, ordinal int32, group string) string {
 
 // rollInstances starts updates of role instances, and the removal of those whose role is no longer
 // declared, as many as the budget of each role and the cap over all groups allow. Beyond the cap, after
-// it was lowered, nothing is taken: what is booked and not open may be in service, and is struck.
+// it was lowered, nothing is taken: what is booked and not open may be in service, and is struck. What is
+// out of service already may go all the same, or nothing would ever end its update if it cannot come good.
 func (w *world) rollInstances() {
 	left := int32(len(w.groups))
 	if most := w.Serving.MaxUnavailableGroups; most > 0 {
 		left = most - w.touched()
 	}
-	if left < 0 {
-		return
-	}
+	beyond := left < 0
 	for _, c := range w.callers() {
 		if !c.touched {
 			if left <= 0 {
@@ -93,12 +92,20 @@ func (w *world) rollInstances() {
 			}
 			left--
 		}
-		for _, u := range c.starts {
-			w.start(u)
+		if beyond {
+			c.starts = nil
+			c.retired = slices.DeleteFunc(c.retired, func(u *unit) bool { return !u.updating() })
 		}
-		for _, u := range c.retired {
-			w.remove(u)
-		}
+		w.takeAll(c)
+	}
+}
+
+func (w *world) takeAll(c caller) {
+	for _, u := range c.starts {
+		w.start(u)
+	}
+	for _, u := range c.retired {
+		w.remove(u)
 	}
 }
 

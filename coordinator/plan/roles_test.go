@@ -188,7 +188,17 @@ func TestCapOverGroups(t *testing.T) {
 	closed.Ledger = []string{"ms-0/a-0", "ms-1/a-0"}
 	resumed := three(1, "0 old ready", "1 old ready")
 	resumed.Ledger = []string{"ms-0/a-0"}
+	// Nothing is known of role b at the target, and its instances do not come good.
+	stuck := three(1, "0 new ready", "1 new ready")
+	stuck.Layouts["old"] = Layout{"a": stuck.Layouts["new"]["a"], "b": {Digest: "b1"}}
+	for i := range stuck.Groups {
+		stuck.Groups[i].Spec.Revision = "old"
+		addInstance(&stuck.Groups[i], "b", "0 old creating")
+		addUpdate(&stuck.Groups[i], "b-0", "Swap:Failed:old")
+	}
+	stuck.Ledger = []string{"ms-0/b-0", "ms-1/b-0"}
 	run(t, map[string]row{
+		"what is out of service goes beyond a lowered cap":      {stuck, removes("ms-0/b-0", "ms-1/b-0")},
 		"what is booked is not opened beyond a lowered cap":     {lowered, []string{"Strike ms-1/a-0"}},
 		"neither of two that are booked is opened beyond a cap": {closed, []string{"Strike ms-0/a-0 ms-1/a-0"}},
 		"what is booked is opened within the cap":               {resumed, takes("ms-0/a-0")},
