@@ -101,7 +101,7 @@ lab-down: ## End the lab and remove all of it (root)
 	$(LAB) down
 
 .PHONY: demo
-demo: lab-ready ## Show one in-place update under load, a refused one, and a recreate (root)
+demo: lab-ready ## Show a ModelServing updated in place under load, a wrong tag, and a recreate (root)
 	go run ./test/demo
 
 # SEEDS=n plays n histories, SEED=k replays one with all that happened in it, FIRST=k is where SEEDS start.

@@ -130,7 +130,7 @@ func (a *Agent) open(ctx context.Context, s *sight) error {
 	a.hint(ctx, s, act)
 	opening := readiness.Opening{}
 	if s.order != nil && s.mayRelabel() {
-		opening.Labels = labelsOf(s.order)
+		opening.Labels, opening.Annotations = labelsOf(s.order), annotationsOf(s.order)
 	}
 	data, err := readiness.Raise(s.pod, opening, s.now)
 	if err != nil {

@@ -233,7 +233,13 @@ func (u Update) swapOpen() bool {
 // holdLeft reports whether an ended attempt has left a hold that is this order's to take away.
 func (u Update) holdLeft() bool {
 	ours := u.Order.Foreign == "" || sameOrder(u.Pod.Hold.Token, u.Order.Token)
-	return u.Pod.Hold.Placed() && !u.swapOpen() && ours
+	return u.Pod.Hold.Placed() && !u.swapOpen() && ours && !u.keepsHold()
+}
+
+// keepsHold reports whether an attempt that was refused leaves the Pod out of traffic: others of its unit may
+// have been changed already, so whether it may serve as it is is the coordinator's to say.
+func (u Update) keepsHold() bool {
+	return !u.Order.ByHand && u.Order.OpenAt == v1alpha1.OpenAtVerified && !u.Order.Permit.Allows(v1alpha1.PermitServe)
 }
 
 // untouched reports whether the attempt has no part in what runs in the Pod: it changes no

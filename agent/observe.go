@@ -256,7 +256,18 @@ func labelsOf(o *v1alpha1.InPlaceUpdate) map[string]string {
 	return labels
 }
 
+// annotationsOf are the annotations that the opening write sets.
+func annotationsOf(o *v1alpha1.InPlaceUpdate) map[string]string {
+	if o.Spec.RoleDigest == "" {
+		return nil
+	}
+	return map[string]string{v1alpha1.RoleDigest: o.Spec.RoleDigest}
+}
+
 func labelsDue(o *v1alpha1.InPlaceUpdate, pod *corev1.Pod) bool {
+	if o.Spec.RoleDigest != "" && pod.Annotations[v1alpha1.RoleDigest] != o.Spec.RoleDigest {
+		return true
+	}
 	for k, want := range labelsOf(o) {
 		if got, ok := pod.Labels[k]; got != want || ok != (want != "") {
 			return true

@@ -92,6 +92,8 @@ func Acknowledge(pod *corev1.Pod, token string, at time.Time) ([]byte, error) {
 type Opening struct {
 	// Labels are set; an empty value removes the label.
 	Labels map[string]string
+	// Annotations are set.
+	Annotations map[string]string
 	// Remove names annotations to remove. The hold "inplace" is removed anyway.
 	Remove []string
 }
@@ -113,6 +115,9 @@ func Mark(pod *corev1.Pod, o Opening) ([]byte, error) {
 func (p *patch) take(o Opening) {
 	for _, key := range o.Remove {
 		p.annotate(key, nil)
+	}
+	for key, value := range o.Annotations {
+		p.annotate(key, &value)
 	}
 	for key, value := range o.Labels {
 		if p.Metadata.Labels == nil {

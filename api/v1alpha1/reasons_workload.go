@@ -117,6 +117,8 @@ const (
 	EventUnitDone = "UnitUpdateDone"
 	// EventUnitFailed: a unit did not become ready at the target in time.
 	EventUnitFailed = "UnitUpdateFailed"
+	// EventUnitRefused: an attempt was given up before the swap.
+	EventUnitRefused = "UnitUpdateRefused"
 	// EventScaled: ServingGroups or role instances were created or removed.
 	EventScaled = "Scaled"
 	// EventBlocked: something stands in the way; the message is that of the condition.

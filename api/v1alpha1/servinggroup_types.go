@@ -151,6 +151,11 @@ type UnitUpdate struct {
 	// +optional
 	Tries int32 `json:"tries,omitempty"`
 
+	// swapped is whether an attempt of the open update was permitted to swap, so that Pods may be at
+	// neither the pin nor the target.
+	// +optional
+	Swapped bool `json:"swapped,omitempty"`
+
 	// notBefore is when the attempt begins, where the one before it was given up. Absent: at once.
 	// +optional
 	NotBefore *metav1.Time `json:"notBefore,omitempty"`

@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -37,12 +36,17 @@ const (
 
 // ServingGroupName returns the name of the ServingGroup at an ordinal of a ModelServing.
 func ServingGroupName(modelServing string, ordinal int32) string {
-	return fmt.Sprintf("%s-%d", modelServing, ordinal)
+	return numbered(modelServing, ordinal)
 }
 
 // UnitName returns the name of a role instance within its ServingGroup.
 func UnitName(role string, instance int32) string {
-	return fmt.Sprintf("%s-%d", role, instance)
+	return numbered(role, instance)
+}
+
+// numbered is what controllers call by the thousand.
+func numbered(name string, number int32) string {
+	return name + "-" + strconv.FormatInt(int64(number), 10)
 }
 
 // ParseUnit is the inverse of UnitName. It reports false for any other text, the empty one, which
@@ -80,5 +84,5 @@ func EntryPodName(servingGroup, role string, instance int32) string {
 
 // PodName returns the name of one Pod of a role instance.
 func PodName(servingGroup, role string, instance, index int32) string {
-	return fmt.Sprintf("%s-%s-%d-%d", servingGroup, role, instance, index)
+	return numbered(UnitName(servingGroup+"-"+role, instance), index)
 }

@@ -48,8 +48,8 @@ func (f *flags) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.metrics, "metrics", ":9465", "address of /metrics")
 	fs.StringVar(&f.health, "health", ":9466", "address of /healthz and /readyz")
 	fs.IntVar(&f.webhook, "webhook-port", 9443, "port of the webhook that validates ModelServings")
-	fs.Float32Var(&f.qps, "kube-api-qps", 100, "requests per second to the API server")
-	fs.IntVar(&f.burst, "kube-api-burst", 200, "burst of requests to the API server")
+	fs.Float32Var(&f.qps, "kube-api-qps", 500, "requests per second to the API server")
+	fs.IntVar(&f.burst, "kube-api-burst", 1000, "burst of requests to the API server")
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log level: 0 what an operator acts on, 1 every step, 2 why something waits")
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -14,7 +15,7 @@ import (
 func serveGroups(ctx context.Context, mgr ctrl.Manager, namespace string) error {
 	r, err := servinggroup.New(servinggroup.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
-		Events: mgr.GetEventRecorder("pitstop-coordinator"), Namespace: namespace, Registerer: metrics.Registry,
+		Events: mgr.GetEventRecorder("pitstop-coordinator"), Namespace: namespace, Registerer: metrics.Registry, Trifles: time.Second,
 	})
 	if err != nil {
 		return err

@@ -14,8 +14,9 @@ import (
 type budget struct{ replicas, unavailable, surge, partition int32 }
 
 // stalls reports that units are to be updated and none ever may be.
-func (b budget) stalls() bool {
-	return b.replicas > b.partition && b.unavailable == 0 && b.surge == 0
+func (b budget) stalls(method v1alpha1.UpdateMethod) bool {
+	surges := b.surge > 0 && method != v1alpha1.UpdateInPlace
+	return b.replicas > b.partition && b.unavailable == 0 && !surges
 }
 
 // groupBudget is the budget over ServingGroups, at that many replicas. With RoleRollingUpdate no
@@ -74,20 +75,22 @@ func scaled(v intstr.IntOrString, total int32, r rounding) int32 {
 func budgetErrors(s *v1alpha1.ModelServingSpec) field.ErrorList {
 	if s.RolloutStrategy.Type != v1alpha1.RoleRollingUpdate {
 		b := groupBudget(s, replicasOf(s))
-		if !b.stalls() {
+		if !b.stalls(s.RolloutStrategy.UpdateMethod) {
 			return nil
 		}
 		c := ptr.Deref(s.RolloutStrategy.RollingUpdateConfiguration, v1alpha1.RollingUpdateConfiguration{})
 		return field.ErrorList{stall{
-			path: strategyPath().Child("rollingUpdateConfiguration"), units: "replicas", surge: orInt(c.MaxSurge, 0), unavailable: orInt(c.MaxUnavailable, 1),
+			path: strategyPath().Child("rollingUpdateConfiguration"), units: "replicas", method: s.RolloutStrategy.UpdateMethod,
+			surge: orInt(c.MaxSurge, 0), unavailable: orInt(c.MaxUnavailable, 1),
 		}.err(b)}
 	}
 	var errs field.ErrorList
 	for i := range s.Template.Roles {
 		r := &s.Template.Roles[i]
-		if b := roleBudget(s, r); b.stalls() {
+		if b := roleBudget(s, r); b.stalls(s.RolloutStrategy.UpdateMethod) {
 			errs = append(errs, stall{
-				path: rolePath(i), units: "instances of the role", surge: orInt(r.MaxSurge, 0), unavailable: orInt(r.MaxUnavailable, 1),
+				path: rolePath(i), units: "instances of the role", method: s.RolloutStrategy.UpdateMethod,
+				surge: orInt(r.MaxSurge, 0), unavailable: orInt(r.MaxUnavailable, 1),
 			}.err(b))
 		}
 	}
@@ -98,14 +101,23 @@ func budgetErrors(s *v1alpha1.ModelServingSpec) field.ErrorList {
 type stall struct {
 	path               *field.Path
 	units              string
+	method             v1alpha1.UpdateMethod
 	unavailable, surge intstr.IntOrString
 }
 
 func (s stall) err(b budget) *field.Error {
+	if s.method == v1alpha1.UpdateInPlace {
+		return field.Invalid(s.path.Child("maxUnavailable"), s.unavailable.String(), fmt.Sprintf(
+			"is 0 of %d %s, and updateMethod InPlace takes each out of service for a while, so none could ever be updated: set maxUnavailable to at least 1 or %d%%",
+			b.replicas, s.units, b.whole()))
+	}
 	return field.Invalid(s.path.Child("maxUnavailable"), s.unavailable.String(), fmt.Sprintf(
 		"is 0 of %d %s, and maxSurge %s is 0 too, so none could ever be updated: set maxUnavailable to at least 1 or %d%%, or maxSurge to at least 1",
-		b.replicas, s.units, s.surge.String(), (100+b.replicas-1)/b.replicas))
+		b.replicas, s.units, s.surge.String(), b.whole()))
 }
+
+// whole is the least percentage that comes to a unit.
+func (b budget) whole() int32 { return (100 + b.replicas - 1) / b.replicas }
 
 // roleErrors judges what roles say of rollouts, and how many instances they ask for.
 func roleErrors(s *v1alpha1.ModelServingSpec) field.ErrorList {

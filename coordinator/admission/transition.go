@@ -10,11 +10,18 @@ import (
 )
 
 // transitionErrors judges the step from what is stored to what is asked for.
+func transitionErrors(old, updated *v1alpha1.ModelServing) field.ErrorList {
+	errs := typeErrors(old, updated)
+	errs = append(errs, methodErrors(old, updated)...)
+	return append(errs, stepErrors(old, updated)...)
+}
+
+// typeErrors keeps the type while units are in update.
 //
-// A unit in update is either a group or an instance of one. If the type changed in the middle, an
+// Such a unit is either a group or an instance of one. If the type changed in the middle, an
 // instance and its group could be taken out of service at one time, each within its own budget. The
 // ledger is written with the object's resourceVersion, so no unit can be entered unseen meanwhile.
-func transitionErrors(old, updated *v1alpha1.ModelServing) field.ErrorList {
+func typeErrors(old, updated *v1alpha1.ModelServing) field.ErrorList {
 	before, after := old.Spec.RolloutStrategy.Type, updated.Spec.RolloutStrategy.Type
 	if before == after || len(old.Status.Updating) == 0 {
 		return nil

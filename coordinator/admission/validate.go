@@ -42,6 +42,7 @@ func Validate(old, updated *v1alpha1.ModelServing) (warnings []string, errs fiel
 func lastingErrors(ms *v1alpha1.ModelServing) field.ErrorList {
 	errs := nameErrors(ms)
 	errs = append(errs, roleErrors(&ms.Spec)...)
+	errs = append(errs, surgeErrors(&ms.Spec)...)
 	for i := range ms.Spec.Template.Roles {
 		role := &ms.Spec.Template.Roles[i]
 		path := rolePath(i)

@@ -42,9 +42,13 @@ func groupWarnings(s *v1alpha1.ModelServingSpec) []string {
 	if b.replicas > 0 && b.partition >= b.replicas {
 		out = append(out, warning(path.Child("partition"), "%d protects all %d ServingGroups: no rollout happens", b.partition, b.replicas))
 	}
-	if n, stalls := stallsBelow(orInt(c.MaxUnavailable, 1)); stalls && b.surge == 0 && !b.stalls() {
-		out = append(out, warning(path.Child("maxUnavailable"), "%s is 0 of fewer than %d replicas: scaled below that, rollouts stand still (Blocked, BudgetZero)"+
-			" unless maxSurge is at least 1", c.MaxUnavailable.String(), n))
+	if n, stalls := stallsBelow(orInt(c.MaxUnavailable, 1)); stalls && b.surge == 0 && !b.stalls(s.RolloutStrategy.UpdateMethod) {
+		way := " unless maxSurge is at least 1"
+		if inPlace(s) {
+			way = ""
+		}
+		out = append(out, warning(path.Child("maxUnavailable"), "%s is 0 of fewer than %d replicas: scaled below that, rollouts stand still (Blocked, BudgetZero)%s",
+			c.MaxUnavailable.String(), n, way))
 	}
 	return out
 }

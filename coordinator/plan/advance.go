@@ -13,8 +13,11 @@ func (w *world) advance() {
 			continue
 		}
 		for u := range g.units() {
-			if u.open != nil {
+			switch {
+			case u.open != nil:
 				w.advanceUnit(u)
+			case u.ahead != nil:
+				w.advancePrepare(u)
 			}
 		}
 	}
@@ -58,11 +61,19 @@ func (w *world) advanceRemoval(u *unit) {
 func (w *world) advanceDrain(u *unit) {
 	want := w.want(u)
 	switch {
+	case w.changesMethod(u) && u.swapped():
+		if w.mayTake(u) {
+			w.retarget(u)
+		}
+	case w.changesMethod(u), u.reached(v1alpha1.UnitRefused) && !u.swapped():
+		w.backOut(u)
+	case u.refusedHeld() && w.same(u, want, u.open.Target):
+		w.tryAgain(u)
 	case w.same(u, want, u.open.Target):
 		if u.reached(v1alpha1.UnitDrained) && w.Layouts[u.open.Target] != nil {
 			w.swap(u)
 		}
-	case !u.swapped() || w.same(u, want, u.pin):
+	case !u.swapped() || w.same(u, want, u.pin) && u.open.Method != v1alpha1.UnitInPlace:
 		w.backOut(u)
 	case w.mayTake(u):
 		w.retarget(u)
@@ -71,8 +82,9 @@ func (w *world) advanceDrain(u *unit) {
 
 // advanceSwap puts a unit that is ready but for its holds in service.
 func (w *world) advanceSwap(u *unit) {
+	anew := !w.same(u, w.want(u), u.open.Target) || w.changesMethod(u) && !u.reached(v1alpha1.UnitVerified)
 	switch {
-	case !w.same(u, w.want(u), u.open.Target) && w.mayTake(u):
+	case anew && w.mayTake(u):
 		w.retarget(u)
 	case u.reached(v1alpha1.UnitVerified):
 		w.permit(u, v1alpha1.PermitServe)
@@ -86,11 +98,15 @@ func (w *world) advanceServe(u *unit) {
 	switch {
 	case u.reached(v1alpha1.UnitInService):
 		if w.ripe(u.report.Since.Time) {
-			u.group.closeUpdate(u)
+			w.closeServing(u)
 			u.group.note(v1alpha1.EventUnitDone, fmt.Sprintf("%s serves at revision %s", u.name(), u.pin))
 		}
-	case u.atTarget || !u.known:
-	case u.pin != u.open.Previous && !w.same(u, w.want(u), u.open.Target):
+	case u.atTarget && !w.rejected() && !w.changesMethod(u) || !u.known:
+	case w.changesMethod(u) && (u.open.Swapped || u.pin != u.open.Previous):
+		if w.mayTake(u) {
+			w.retarget(u)
+		}
+	case (u.open.Swapped || u.pin != u.open.Previous) && !w.same(u, w.want(u), u.open.Target):
 		if w.mayTake(u) {
 			w.retarget(u)
 		}
@@ -102,7 +118,10 @@ func (w *world) advanceServe(u *unit) {
 
 // mayTake reports whether a unit that is out of service may be given the target.
 func (w *world) mayTake(u *unit) bool {
-	return !w.Serving.Paused && w.failed == nil && u.known
+	if u.open.Method == v1alpha1.UnitInPlace && w.Serving.InPlace && w.obstacle(u) != "" {
+		return false
+	}
+	return !w.Serving.Paused && (w.failed == nil || w.failed == u) && u.known
 }
 
 // permit raises the permit of the open attempt.
@@ -118,7 +137,14 @@ func (w *world) backOut(u *unit) {
 	if update.Previous == "" {
 		update.Previous = u.pin
 	}
-	update.Method, update.Target, update.Permit = v1alpha1.UnitRecreate, u.pin, v1alpha1.PermitServe
+	if update.Method == v1alpha1.UnitInPlace {
+		if update.Previous = u.pin; u.reached(v1alpha1.UnitRefused) {
+			update.Tries++
+		}
+	} else {
+		update.Method = v1alpha1.UnitRecreate
+	}
+	update.Target, update.Permit, update.NotBefore = u.pin, v1alpha1.PermitServe, nil
 	update.Attempt = u.group.nextAttempt()
 	u.group.put(u, update)
 }
@@ -126,7 +152,10 @@ func (w *world) backOut(u *unit) {
 // retarget gives a unit that is out of service an attempt at the target.
 func (w *world) retarget(u *unit) {
 	update := *u.open
-	update.Target, update.Permit = w.want(u), v1alpha1.PermitDrain
+	update.Target, update.Permit, update.Tries, update.NotBefore = w.want(u), v1alpha1.PermitDrain, 0, nil
+	if !w.Serving.InPlace {
+		update.Method = v1alpha1.UnitRecreate
+	}
 	update.Attempt = u.group.nextAttempt()
 	u.group.put(u, update)
 	u.group.note(v1alpha1.EventUnitStarted, fmt.Sprintf("%s goes on to revision %s", u.name(), update.Target))
@@ -135,22 +164,28 @@ func (w *world) retarget(u *unit) {
 // swap sets the permit and the pin in one write. Here, and only here, the methods of a unit's
 // update differ for the ModelServing controller.
 func (w *world) swap(u *unit) {
-	g, target := u.group, u.open.Target
-	pods := w.repin(u, target)
-	permit := v1alpha1.PermitSwap
+	g, update := u.group, *u.open
+	pods := w.repin(u, update.Target)
+	update.Permit, update.Swapped = v1alpha1.PermitSwap, true
 	if pods == 1 {
-		permit = v1alpha1.PermitServe
+		update.Permit = v1alpha1.PermitServe
 	}
-	w.permit(u, permit)
-	u.pin = target
-	g.note(v1alpha1.EventUnitStarted, fmt.Sprintf("%s is replaced at revision %s", u.name(), target))
+	g.put(u, update)
+	u.pin = update.Target
+	g.note(v1alpha1.EventUnitStarted, fmt.Sprintf("%s is brought to revision %s", u.name(), u.pin))
 }
 
 // repin writes the pin of a unit, and returns how many Pods it is to have there.
 func (w *world) repin(u *unit, target string) int32 {
 	d := u.group.edit()
 	if u.role == "" {
-		d.Instances = w.layOut(target, u.group)
+		if u.open.Method == v1alpha1.UnitInPlace {
+			for i := range d.Instances { // the roles are the same, and so is what there is of them
+				d.Instances[i].Revision = ""
+			}
+		} else {
+			d.Instances = w.layOut(target, u.group)
+		}
 		d.Revision = target
 		return w.pods(target, d.Instances)
 	}

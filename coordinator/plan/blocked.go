@@ -4,16 +4,13 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"pitstop.dev/api/v1alpha1"
 )
 
 // blocked names the first of what stands in the way, the gravest first.
 func (w *world) blocked() Verdict {
 	for _, found := range []func() *Verdict{
-		w.blockedRevision, w.blockedFailed, w.blockedGroup, w.blockedBudget, w.blockedStage,
+		w.blockedRevision, w.blockedFailed, w.blockedRejected, w.blockedNotInPlace, w.blockedGroup, w.blockedBudget, w.blockedStage,
 		w.blockedUnavailable, w.blockedUnready,
 	} {
 		if v := found(); v != nil {
@@ -66,8 +63,7 @@ func (w *world) blockedFailed() *Verdict {
 // blockedGroup passes on what a ServingGroup reports.
 func (w *world) blockedGroup() *Verdict {
 	for _, g := range w.groups {
-		c := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionBlocked)
-		if c != nil && c.Status == metav1.ConditionTrue {
+		if c := g.blocked; c != nil {
 			return blockedBy(v1alpha1.ConditionReason(c.Reason), "%s since %s: %s", g.Name, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Message)
 		}
 	}

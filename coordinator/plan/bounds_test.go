@@ -256,7 +256,7 @@ func (m *model) settles(g *servingGroup) bool {
 }
 
 // rolesOf are the roles of the group's revision; as long as that cannot be read, or if roles are not added
-// one by one, also those that it has.
+// one by one, also those that it has; and as long as it cannot be read any declared role may be one of them.
 func (m *model) rolesOf(g *servingGroup) map[string]bool {
 	roles := map[string]bool{}
 	hidden := m.hidden[g.Spec.Revision] && g.Spec.Revision != m.target
@@ -266,6 +266,9 @@ func (m *model) rolesOf(g *servingGroup) map[string]bool {
 		}
 	}
 	if hidden {
+		for _, r := range m.serving.Roles {
+			roles[r.Name] = true
+		}
 		return roles
 	}
 	for role := range m.layouts[g.Spec.Revision] {

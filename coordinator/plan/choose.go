@@ -1,6 +1,10 @@
 package plan
 
-import "cmp"
+import (
+	"cmp"
+
+	"pitstop.dev/api/v1alpha1"
+)
 
 // starts returns the units to take for an update now, in order. A unit that is booked has been paid
 // for; one that is down costs nothing.
@@ -10,7 +14,7 @@ func (p *pool) starts() []*unit {
 	}
 	budget, room := p.budget(), p.room()
 	var chosen []*unit
-	for _, u := range p.sorted(startable, byUpdate) {
+	for _, u := range p.sorted(p.startable, byUpdate) {
 		switch {
 		case u.booked && room >= 0 && (budget >= 0 || u.down):
 		case u.booked || room <= 0:
@@ -28,7 +32,13 @@ func (p *pool) starts() []*unit {
 	return chosen
 }
 
-func startable(u *unit) bool {
+// startable reports whether the unit may be taken out of service: in place, once its nodes have the images.
+func (p *pool) startable(u *unit) bool {
+	return u.idle() && (!p.inPlace || u.ahead != nil && u.reached(v1alpha1.UnitPrepared))
+}
+
+// idle reports whether the unit is to be brought to the target, and nothing else goes on with it.
+func (u *unit) idle() bool {
 	return u.eligible() && u.open == nil && !u.closed && !u.group.crossed(u)
 }
 

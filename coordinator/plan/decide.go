@@ -8,13 +8,16 @@ import (
 
 // Decide returns what follows from a snapshot. What is on its way out goes or comes back first, then
 // open updates move on, then the budget that is left is spent.
-func Decide(s Snapshot) Plan {
-	w := observe(&s)
+func Decide(s Snapshot) Plan { return decide(s, (*world).resting) }
+
+func decide(s Snapshot, atRest func(*world, *group) bool) Plan {
+	w := observe(&s, atRest)
 	w.scaleGroups()
 	w.scaleInstances()
 	w.findFailed()
 	w.advance()
 	w.rollOut()
+	w.prepareAhead()
 	w.settle()
 	p := Plan{Actions: w.actions(), Report: w.report()}
 	if !w.next.IsZero() {
@@ -26,7 +29,7 @@ func Decide(s Snapshot) Plan {
 // rollOut starts updates. A unit that failed at the target stops it.
 func (w *world) rollOut() {
 	switch {
-	case w.failed != nil || w.Serving.Paused:
+	case w.failed != nil || w.Serving.Paused || w.rejected():
 	case w.byRole():
 		w.rollInstances()
 	default:
@@ -41,21 +44,29 @@ func (w *world) rollOut() {
 // them.
 func (w *world) actions() []Action {
 	var book []string
-	size := len(w.creates) + 2
+	var written []*group
 	for _, g := range w.groups {
 		book = append(book, g.entries...)
-		size += int(one(g.phase() != unchanged))
+		if g.phase() != unchanged {
+			written = append(written, g)
+		}
 	}
-	actions := make([]Action, 0, size)
+	actions := make([]Action, 0, len(written)+len(w.creates)+4)
+	if w.rejects() {
+		actions = append(actions, Action{Kind: Reject})
+	}
 	if strike := w.strikes(); len(strike) > 0 {
 		actions = append(actions, Action{Kind: Strike, Entries: strike})
 	}
-	actions = w.appendPhase(actions, free)
+	actions = appendPhase(actions, written, free)
+	if strike := w.closing(); len(strike) > 0 {
+		actions = append(actions, Action{Kind: Strike, Entries: strike})
+	}
 	if len(book) > 0 {
 		actions = append(actions, Action{Kind: Book, Entries: book})
 	}
 	for _, p := range []phase{removing, starting, deleting} {
-		actions = w.appendPhase(actions, p)
+		actions = appendPhase(actions, written, p)
 	}
 	return append(actions, w.creates...)
 }
@@ -86,13 +97,13 @@ func (g *group) phase() phase {
 	}
 }
 
-// appendPhase appends what is written of the groups in a phase.
-func (w *world) appendPhase(actions []Action, p phase) []Action {
+// appendPhase appends what is written of those of the groups that are in a phase.
+func appendPhase(actions []Action, groups []*group, p phase) []Action {
 	kind := Write
 	if p == deleting {
 		kind = Delete
 	}
-	for _, g := range w.groups {
+	for _, g := range groups {
 		if g.phase() == p {
 			actions = append(actions, g.action(kind))
 		}
@@ -117,6 +128,23 @@ func (g *group) action(kind ActionKind) Action {
 	return a
 }
 
+// closing returns the entries of the ledger of which the update is closed in this pass, before the
+// ledger is written. Their places are given to others in a later pass, which sees them free.
+func (w *world) closing() []string {
+	var strike []string
+	for _, g := range w.groups {
+		if g.phase() != free {
+			continue
+		}
+		for u := range g.units() {
+			if u.closed && u.booked && u.open == nil {
+				strike = append(strike, u.name())
+			}
+		}
+	}
+	return strike
+}
+
 // strikes returns the entries of the ledger that no open update stands behind.
 func (w *world) strikes() []string {
 	open := make(map[string]bool, len(w.Ledger))
@@ -129,7 +157,9 @@ func (w *world) strikes() []string {
 			open[u.name()] = open[u.name()] || u.open != nil
 		}
 		for i := range g.Spec.Updates {
-			open[v1alpha1.LedgerEntry(g.Name, g.Spec.Updates[i].Unit)] = true
+			if !g.Spec.Updates[i].Preparing() {
+				open[v1alpha1.LedgerEntry(g.Name, g.Spec.Updates[i].Unit)] = true
+			}
 		}
 	}
 	var strike []string

@@ -5,20 +5,28 @@ import (
 	"iter"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"pitstop.dev/api/v1alpha1"
 )
 
 // A group is a ServingGroup with its units, and its spec as this pass leaves it.
 type group struct {
 	*Group
-	whole     *unit
+	whole *unit
+	// instances are not kept of a group at rest.
 	instances []unit
+	resting   bool
 	// layout is that of the group's pin; nil if it cannot be read.
 	layout Layout
 	// settled: the status is about today's spec.
 	settled bool
 	// unwell: it is not ready, or one of its instances is not.
 	unwell bool
+	// What was read is far from what is made of it, and slow to look up again: blocked is the condition of
+	// the status if it is True, inUpdate that updates are open, ownPins that an instance has a pin of its own.
+	blocked           *metav1.Condition
+	inUpdate, ownPins bool
 	// serves: each role has as many available instances as its own budget demands.
 	serves bool
 
@@ -82,7 +90,10 @@ func (g *group) edit() *v1alpha1.ServingGroupSpec {
 // put replaces the open update of the unit, or opens it.
 func (g *group) put(u *unit, update v1alpha1.UnitUpdate) {
 	d := g.edit()
-	u.open, u.report = &update, nil
+	u.open, u.ahead, u.report = &update, nil, nil
+	if update.Preparing() {
+		u.open, u.ahead = nil, &update
+	}
 	i := slices.IndexFunc(d.Updates, func(o v1alpha1.UnitUpdate) bool { return o.Unit == update.Unit })
 	if i >= 0 {
 		d.Updates[i] = update
@@ -97,7 +108,7 @@ func (g *group) closeUpdate(u *unit) {
 	d := g.edit()
 	name := u.unitName()
 	d.Updates = slices.DeleteFunc(d.Updates, func(o v1alpha1.UnitUpdate) bool { return o.Unit == name })
-	u.open, u.report, u.closed = nil, nil, true
+	u.open, u.ahead, u.report, u.closed = nil, nil, nil, true
 }
 
 // nextAttempt takes a number for an attempt.

@@ -197,18 +197,18 @@ func TestOneUnit(t *testing.T) {
 		"waits for the new Pods":                         {one("0 new creating Swap:Swapping:new"), nil},
 		"serves when verified":                           {one("0 new creating Swap:Verified:new"), []string{"ms-0 Recreate/4 Serve new"}},
 		"waits for service":                              {one("0 new creating Serve:Verified:new"), nil},
-		"closes in service":                              {one("0 new creating Serve:InService:new"), []string{"close ms-0"}},
+		"closes in service":                              {one("0 new creating Serve:InService:new"), []string{"close ms-0", "Strike ms-0"}},
 		"closes after minReady":                          {waiting, nil},
 		"is struck when closed":                          {one("0 new ready"), []string{"Strike ms-0"}},
 		"stays when failed":                              {one("0 new down Swap:Failed:new"), nil},
 		"backs out on a new target":                      {one("0 old creating Drain:Drained:bad"), []string{"ms-0 Recreate/5 Serve old"}},
 		"backs out when it becomes protected":            {raised, []string{"ms-0 Recreate/5 Serve old"}},
-		"closes a back-out in service":                   {one("0 old creating Serve:InService:old"), []string{"close ms-0"}},
-		"closes a back-out that failed":                  {one("0 old down Serve:Failed:old"), []string{"close ms-0"}},
+		"closes a back-out in service":                   {one("0 old creating Serve:InService:old"), []string{"close ms-0", "Strike ms-0"}},
+		"closes a back-out that failed":                  {one("0 old down Serve:Failed:old"), []string{"close ms-0", "Strike ms-0"}},
 		"goes on to a new target after the swap":         {one("0 bad creating Swap:Swapping:bad"), []string{"ms-0 Recreate/5 Drain new"}},
 		"goes on to a new target when it failed":         {one("0 bad down Swap:Failed:bad"), []string{"ms-0 Recreate/5 Drain new"}},
 		"goes on to a new target before it serves":       {one("0 bad creating Serve:Verified:bad"), []string{"ms-0 Recreate/5 Drain new"}},
-		"ends an update that serves, target or not":      {one("0 bad creating Serve:InService:bad"), []string{"close ms-0"}},
+		"ends an update that serves, target or not":      {one("0 bad creating Serve:InService:bad"), []string{"close ms-0", "Strike ms-0"}},
 		"goes on from a drain that has no way back":      {rolledOn, []string{"ms-0 Recreate/5 Drain new"}},
 		"does not go on while it is paused":              {paused, nil},
 		"swaps while it is paused":                       {pausedNow(one("0 old creating Drain:Drained:new")), []string{"ms-0 Recreate/4 Swap new", "ms-0 old: a-0 -> new: a-0"}},
@@ -253,6 +253,8 @@ func TestGroupsAreLaidOutAnew(t *testing.T) {
 	renamed.Serving.Roles = renamed.Serving.Roles[1:]
 	scaled := serving(1, 1, 0, 1).with("0 old ready")
 	scaled.Serving.Roles[0].Replicas = 3
+	surplus := serving(2, 1, 0, 3).with("0 old ready", "1 old ready", "2 old ready")
+	surplus.Serving.Roles[0].Replicas = 2
 	shrunk := serving(1, 1, 0, 1).with("0 old ready")
 	shrunk.Serving.Roles[0].Replicas = 0
 	fresh := serving(1, 1, 0, 1)
@@ -269,10 +271,13 @@ func TestGroupsAreLaidOutAnew(t *testing.T) {
 		"with an added role and more instances":  {added, []string{"ms-0 Recreate/4 Swap new", "ms-0 old: a-0 -> new: a-0 a-1 b-0"}},
 		"without a removed role":                 {renamed, []string{"ms-0 Recreate/4 Serve new", "ms-0 old: a-0 -> new: b-0"}},
 		"instances are added at the group's pin": {scaled, []string{"ms-0 old: a-0 -> old: a-0 a-1 a-2"}},
-		"surplus instances are drained first":    {shrunk, removes("ms-0/a-0")},
-		"an old role has an instance":            {fresh, []string{"Create ms-0 old"}},
-		"a drained instance is dropped":          {removal, []string{"ms-0/a-1 Remove/4 Swap", "ms-0 old: a-0 a-1 -> old: a-0"}},
-		"a group waits for its instances":        {crossing, takes("ms-0")},
+		"a surplus group serves until others have what was added": {
+			surplus, []string{"ms-0 old: a-0 -> old: a-0 a-1", "ms-1 old: a-0 -> old: a-0 a-1", "ms-2 old: a-0 -> old: a-0 a-1"},
+		},
+		"surplus instances are drained first": {shrunk, removes("ms-0/a-0")},
+		"an old role has an instance":         {fresh, []string{"Create ms-0 old"}},
+		"a drained instance is dropped":       {removal, []string{"ms-0/a-1 Remove/4 Swap", "ms-0 old: a-0 a-1 -> old: a-0"}},
+		"a group waits for its instances":     {crossing, takes("ms-0")},
 	})
 	got := pins(Decide(fresh).Actions[0].Spec)
 	if diff := cmp.Diff("old: a-0 gone-0", got); diff != "" {

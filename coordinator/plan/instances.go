@@ -15,7 +15,7 @@ func (w *world) rolePool(g *group, r Role) pool {
 	w.part = g.appendOf(w.part[:0], r.Name)
 	p := pool{
 		units: w.part, replicas: r.Replicas, maxUnavailable: r.MaxUnavailable,
-		paused: w.Serving.Paused,
+		paused: w.Serving.Paused, inPlace: w.Serving.InPlace,
 	}
 	if w.byRole() {
 		p.maxSurge = r.MaxSurge
@@ -26,7 +26,7 @@ func (w *world) rolePool(g *group, r Role) pool {
 // scaleInstances brings the number of instances of each role in each group to what is declared.
 func (w *world) scaleInstances() {
 	for _, g := range w.groups {
-		if g.whole.leaving || g.whole.open != nil || g.whole.booked {
+		if g.resting || g.whole.leaving || g.whole.open != nil || g.whole.booked {
 			continue
 		}
 		for _, r := range w.Serving.Roles {
@@ -174,8 +174,18 @@ func (w *world) touches(g *group) bool {
 
 // start takes a unit out of service to bring it to the target.
 func (w *world) start(u *unit) {
+	if w.full(u) {
+		return
+	}
 	u.group.starts = true
-	entry := w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRecreate, Target: w.want(u), Previous: u.pin})
+	var entry string
+	if u.ahead != nil {
+		update := *u.ahead
+		update.Permit, update.Previous = v1alpha1.PermitDrain, u.pin
+		entry = w.put(u, update)
+	} else {
+		entry = w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRecreate, Target: w.want(u), Previous: u.pin})
+	}
 	u.group.note(v1alpha1.EventUnitStarted, entry+" is taken out of service: revision "+u.pin+" to "+u.open.Target)
 }
 

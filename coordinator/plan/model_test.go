@@ -27,12 +27,14 @@ type model struct {
 	hidden  map[string]bool // revisions that cannot be read at present
 	bad     map[string]bool // digests whose Pods never become ready
 	ledger  []string
-	groups  map[string]*servingGroup
-	writes  int64
-	healed  bool // nothing fails any more
-	mixed   bool // the strategy changed while units were in update
-	trace   []string
-	after   map[string]*v1alpha1.ServingGroupSpec // the specs as the plan at hand makes them
+	// rejected is the revision that no unit is brought to.
+	rejected string
+	groups   map[string]*servingGroup
+	writes   int64
+	healed   bool // nothing fails any more
+	mixed    bool // the strategy changed while units were in update
+	trace    []string
+	after    map[string]*v1alpha1.ServingGroupSpec // the specs as the plan at hand makes them
 }
 
 type servingGroup struct {
@@ -63,7 +65,7 @@ func (m *model) logf(format string, args ...any) {
 func (m *model) snapshot() Snapshot {
 	s := Snapshot{
 		Now: m.now, Serving: m.serving, Target: m.target, Current: m.current,
-		Layouts: map[string]Layout{}, Ledger: slices.Clone(m.ledger),
+		Layouts: map[string]Layout{}, Ledger: slices.Clone(m.ledger), Rejected: m.rejected,
 	}
 	s.Serving.Roles = slices.Clone(m.serving.Roles)
 	for name, l := range m.layouts {

@@ -27,6 +27,9 @@ const (
 	// is written even if all of them are in the ledger: the write, bound to what was read, proves that
 	// declaration and ledger are today's.
 	Book ActionKind = "Book"
+	// Reject makes the target the revision that no unit is brought to. It precedes every Write that takes a
+	// unit back.
+	Reject ActionKind = "Reject"
 	// Strike takes units from the ledger; the shell first reads their group live and leaves those
 	// whose update is still open, or whose group is still there in the case of a group's removal.
 	Strike ActionKind = "Strike"

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"pitstop.dev/api/v1alpha1"
@@ -159,6 +160,23 @@ func TestHistoriesKeepTheRulesAndReachWhatIsDeclared(t *testing.T) {
 		m, err := play(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "") }, Decide)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, strings.Join(m.trace, "\n"))
+		}
+	})
+}
+
+// What is not kept of groups at rest changes no decision.
+func TestGroupsAtRestArePlannedLikeAllOthers(t *testing.T) {
+	none := func(*world, *group) bool { return false }
+	rapid.Check(t, func(t *rapid.T) {
+		both := func(s Snapshot) Plan {
+			p := Decide(s)
+			if diff := cmp.Diff(decide(s, none), p); diff != "" {
+				t.Fatalf("%+v: plan (-all kept +at rest):\n%s", s, diff)
+			}
+			return p
+		}
+		if _, err := play(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "") }, both); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

@@ -7,7 +7,7 @@ import "slices"
 type pool struct {
 	units                              []*unit
 	replicas, maxUnavailable, maxSurge int32
-	paused                             bool
+	paused, inPlace                    bool
 }
 
 func (p *pool) count(is func(*unit) bool) int32 {

@@ -68,7 +68,7 @@ func (w *world) scaling(t tally) string {
 		text += fmt.Sprintf("; creating %d, the first is %s", len(w.creates), w.creates[0].Group)
 	}
 	if t.leaving != nil {
-		text += "; removing " + inUpdate(t.leaving)
+		text += "; " + inUpdate(t.leaving)
 	}
 	for _, g := range w.groups {
 		if g.whole.leaving {
@@ -104,7 +104,7 @@ func (w *world) waitsFor() string {
 
 // inUpdate says where the open update of a unit stands.
 func inUpdate(u *unit) string {
-	to := " is removed"
+	to := " is being removed"
 	if u.updating() {
 		to = " goes to revision " + u.open.Target
 	}

@@ -51,7 +51,7 @@ func (w *world) report() Report {
 	complete := r.Replicas == w.Serving.Replicas && r.Replicas > 0
 	for _, g := range w.groups {
 		u := g.whole
-		updated := u.atTarget && !u.leaving && len(g.Spec.Updates) == 0 && len(g.draft.Updates) == 0
+		updated := u.atTarget && !u.leaving && !g.inUpdate && len(g.draft.Updates) == 0
 		r.Ready += one(u.ready)
 		r.Available += one(u.available)
 		r.Updated += one(updated)

@@ -57,7 +57,7 @@ func TestReportSaysWhatIsWaitedFor(t *testing.T) {
 		"a failure":                           {ledger(serving(1, 1, 0, 0).with("0 new down Swap:Failed:new"), "ms-0"), v1alpha1.ProgressingRollout, v1alpha1.BlockedFailed, []string{"ms-0", "Failed since " + since, "comes good or the template changes"}},
 		"a slow stage":                        {slow, v1alpha1.ProgressingRollout, v1alpha1.BlockedDeadline, []string{"ms-0", "Draining since " + since, "progressDeadlineSeconds"}},
 		"an update of what was down for long": {quick, v1alpha1.ProgressingRollout, v1alpha1.NotBlocked, []string{"ms-0 goes to revision new"}},
-		"a removal":                           {ledger(serving(1, 1, 0, 0).with("0 new ready", "1 new creating rDrain:Draining:"), "ms-1"), v1alpha1.ProgressingScale, v1alpha1.NotBlocked, []string{"ms-1 is removed", "Draining since " + since}},
+		"a removal":                           {ledger(serving(1, 1, 0, 0).with("0 new ready", "1 new creating rDrain:Draining:"), "ms-1"), v1alpha1.ProgressingScale, v1alpha1.NotBlocked, []string{"; ms-1 is being removed (", "Draining since " + since}},
 		"a creation":                          {serving(2, 1, 0, 0).with("0 new ready"), v1alpha1.ProgressingScale, v1alpha1.NotBlocked, []string{"creating 1", "ms-1"}},
 		"a deletion":                          {serving(2, 1, 0, 0).with("0 new ready", "1 new deleting"), v1alpha1.ProgressingScale, v1alpha1.NotBlocked, []string{"ms-1 is being deleted"}},
 		"a pause":                             {paused, v1alpha1.ProgressingPaused, v1alpha1.NotBlocked, []string{"1 wait for spec.paused"}},

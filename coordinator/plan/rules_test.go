@@ -59,6 +59,10 @@ func (m *model) apply(a Action) error {
 		m.ledger = slices.DeleteFunc(m.ledger, func(e string) bool { return slices.Contains(a.Entries, e) && !m.isOpen(e) })
 		m.writes++
 		return nil
+	case Reject:
+		m.rejected = m.target
+		m.writes++
+		return nil
 	case Create:
 		if err := m.mayCreate(a); err != nil {
 			return err

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -9,9 +10,30 @@ import (
 // scaleGroups brings the number of ServingGroups to what is declared. What is on its way out comes
 // back before anything is created.
 func (w *world) scaleGroups() {
+	if w.byRole() && w.pool.count((*unit).stays) > w.pool.most() {
+		w.discountGrowing()
+	}
 	for _, u := range w.scale(&w.pool) {
 		w.createGroup(u)
 	}
+}
+
+// discountGrowing takes groups for what this pass makes of them before it is decided which may go: one that
+// is given an instance, or keeps one that was to go, is not available until that is ready.
+func (w *world) discountGrowing() {
+	for _, g := range w.groups {
+		if u := g.whole; u.available && w.grows(g) {
+			u.available, u.uncertain = false, true
+		}
+	}
+}
+
+// grows reports whether this pass adds an instance to the group, or takes the removal of one back.
+func (w *world) grows(g *group) bool {
+	return slices.ContainsFunc(w.Serving.Roles, func(r Role) bool {
+		p := w.rolePool(g, r)
+		return p.count((*unit).stays) < p.least()
+	})
 }
 
 // scale starts and takes back removals in a pool, and returns the ordinals to create.
@@ -85,6 +107,9 @@ func (w *world) protect(instances []v1alpha1.RoleInstance) {
 // remove takes a unit out of service so that it can go. A removal takes the place of every other
 // update that is open in what goes.
 func (w *world) remove(u *unit) {
+	if w.full(u) {
+		return
+	}
 	g, previous := u.group, u.pin
 	if u.open != nil {
 		previous = u.open.Previous
@@ -100,7 +125,7 @@ func (w *world) remove(u *unit) {
 func (w *world) dropUpdates(g *group) {
 	g.edit().Updates = nil
 	for i := range g.instances {
-		g.instances[i].open, g.instances[i].report = nil, nil
+		g.instances[i].open, g.instances[i].ahead, g.instances[i].report = nil, nil, nil
 	}
 }
 
@@ -114,11 +139,17 @@ func (w *world) recall(u *unit) {
 // already, for only the write of the ledger proves that the one that was read is today's. It returns the
 // unit's entry.
 func (w *world) take(u *unit, update v1alpha1.UnitUpdate) string {
+	update.Unit, update.Attempt, update.Permit = u.unitName(), u.group.nextAttempt(), v1alpha1.PermitDrain
+	return w.put(u, update)
+}
+
+// put writes an update that takes the unit out of service.
+func (w *world) put(u *unit, update v1alpha1.UnitUpdate) string {
 	g := u.group
-	update.Unit, update.Attempt, update.Permit = u.unitName(), g.nextAttempt(), v1alpha1.PermitDrain
 	g.put(u, update)
 	entry := v1alpha1.LedgerEntry(g.Name, update.Unit)
 	g.entries = append(g.entries, entry)
+	w.left -= int(one(!u.booked))
 	u.booked, u.available = true, false
 	return entry
 }

@@ -16,10 +16,10 @@ func (w *world) settle() {
 
 func (w *world) foldable(g *group) bool {
 	u := g.whole
-	if u.leaving || u.booked || u.protected || !u.known || !u.atTarget || len(g.draft.Updates) > 0 {
+	if u.leaving || u.booked || u.protected && u.pin != w.Target || !u.known || !u.atTarget || len(g.draft.Updates) > 0 {
 		return false
 	}
-	if g.Spec.Revision == w.Target && !g.overrides() {
+	if u.pin == w.Target && !g.overrides() {
 		return false
 	}
 	// An added role counts for the group's readiness from here on, so it has to be ready.
@@ -30,6 +30,9 @@ func (w *world) foldable(g *group) bool {
 
 // overrides reports whether an instance has a pin of its own.
 func (g *group) overrides() bool {
+	if !g.changed {
+		return g.ownPins
+	}
 	for i := range g.draft.Instances {
 		if g.draft.Instances[i].Revision != "" {
 			return true

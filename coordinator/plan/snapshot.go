@@ -23,6 +23,11 @@ type Snapshot struct {
 	// a group names and that is missing here is unresolved: nothing of what depends on it may be
 	// created or deleted.
 	Layouts map[string]Layout
+	// Obstacles says, by revision, what keeps a unit that is pinned there from being brought to the target
+	// in place. A revision that is missing here has none.
+	Obstacles map[string]string
+	// Rejected is status.rejectedRevision.
+	Rejected string
 	// Ledger is status.updating.
 	Ledger []string
 	// Groups are the ServingGroups that the ModelServing owns, by ordinal. Those that are being
@@ -36,7 +41,9 @@ type Serving struct {
 	Replicas int32
 	Paused   bool
 	Type     v1alpha1.RolloutStrategyType
-	MinReady time.Duration
+	// InPlace: units are updated in place. Rollback: one that fails is taken back.
+	InPlace, Rollback bool
+	MinReady          time.Duration
 	// Deadline is progressDeadlineSeconds: what lasts longer is reported as blocking.
 	Deadline time.Duration
 	// MaxUnavailable, MaxSurge and Partition count ServingGroups; with RoleRollingUpdate they are

@@ -106,7 +106,7 @@ func addInstance(g *Group, role, line string) {
 }
 
 // addUpdate opens the update of a unit: `<permit>:<stage>:<target>`, with an r before the permit for a
-// removal. The unit last served at revision old.
+// removal, an i for one in place. The unit last served at revision old.
 func addUpdate(g *Group, unit, word string) {
 	f := strings.Split(word, ":")
 	if len(f) != 3 {
@@ -115,6 +115,9 @@ func addUpdate(g *Group, unit, word string) {
 	u := v1alpha1.UnitUpdate{Unit: unit, Attempt: 4, Method: v1alpha1.UnitRecreate, Target: f[2], Previous: "old", Permit: v1alpha1.Permit(f[0])}
 	if permit, ok := strings.CutPrefix(f[0], "r"); ok {
 		u.Method, u.Target, u.Permit = v1alpha1.UnitRemove, "", v1alpha1.Permit(permit)
+	}
+	if permit, ok := strings.CutPrefix(f[0], "i"); ok {
+		u.Method, u.Permit = v1alpha1.UnitInPlace, v1alpha1.Permit(permit)
 	}
 	g.Spec.Updates = append(g.Spec.Updates, u)
 	g.Status.Updates = append(g.Status.Updates, v1alpha1.UnitUpdateStatus{
@@ -140,6 +143,8 @@ func steps(s Snapshot, p Plan) []string {
 		switch a.Kind {
 		case Book, Strike:
 			out = append(out, fmt.Sprintf("%s %s", a.Kind, strings.Join(a.Entries, " ")))
+		case Reject:
+			out = append(out, "Reject "+s.Target)
 		case Delete:
 			out = append(out, "Delete "+a.Group)
 		case Create:

@@ -28,15 +28,18 @@ type unit struct {
 	booked bool
 	// closed: its update is closed in this pass, so that nothing new begins before that is seen.
 	closed bool
-	// open is its update, nil if there is none.
-	open *v1alpha1.UnitUpdate
-	// report is on the attempt of open and on today's spec; nil if there is none yet.
+	// open is its update, nil if there is none. ahead is one that merely prepares: the unit serves, and
+	// counts as in no update.
+	open, ahead *v1alpha1.UnitUpdate
+	// report is on the attempt of open or ahead and on today's spec; nil if there is none yet.
 	report *v1alpha1.UnitUpdateStatus
 
 	// available: ready for minReady, in no update and not booked. uncertain: what is reported is about
 	// an older spec, so that it may be available all the same. down: without a Ready entry Pod, and for
 	// so long that it costs nothing to take it.
 	ready, available, uncertain, down bool
+	// sound: all instances that the group has are ready, be they fewer than are declared.
+	sound bool
 	// since is when it stopped being ready, as far as that is known.
 	since time.Time
 	cost  int64
@@ -58,13 +61,13 @@ func (u *unit) removing() bool {
 }
 
 func (u *unit) updating() bool {
-	return u.open != nil && u.open.Method == v1alpha1.UnitRecreate
+	return u.open != nil && u.open.Method != v1alpha1.UnitRemove
 }
 
 // serves reports whether the unit may be in service, although it is perhaps not counted as available:
 // it is still in the ledger, or not ready for long enough.
 func (u *unit) serves() bool {
-	return u.open == nil && !u.leaving && (u.ready || !u.group.settled)
+	return u.open == nil && !u.leaving && (u.ready || u.sound || !u.group.settled)
 }
 
 // stays reports whether the unit is neither gone nor going.
@@ -82,7 +85,7 @@ func (u *unit) eligible() bool {
 
 // swapped reports whether the open update has left the revision at which the unit last served.
 func (u *unit) swapped() bool {
-	return u.open.Permit != v1alpha1.PermitDrain || u.pin != u.open.Previous
+	return u.open.Swapped || u.open.Permit != v1alpha1.PermitDrain || u.pin != u.open.Previous
 }
 
 func (u *unit) reached(stage v1alpha1.UnitStage) bool {

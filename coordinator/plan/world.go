@@ -25,11 +25,16 @@ type world struct {
 	// next is when the snapshot is to be judged again; zero: never.
 	next time.Time
 
-	// memory is where units are made, and counts where they are counted: one piece of memory for all.
+	// memory is where instances are made, and counts where they are counted: a few pieces for all.
 	memory []unit
 	counts []instanceCounts
+	// atRest tells of which groups the instances need not be kept.
+	atRest func(*world, *group) bool
 	// part is where the units of one role are listed.
 	part []*unit
+
+	// left is how many more units the ledger can hold.
+	left int
 
 	creates []Action
 	// unresolved are the units that are not created because their revision cannot be read.
@@ -38,14 +43,15 @@ type world struct {
 
 type unresolved struct{ unit, revision string }
 
-func observe(s *Snapshot) *world {
+func observe(s *Snapshot, atRest func(*world, *group) bool) *world {
 	w := &world{
 		Snapshot: s,
 		declared: make(map[string]Role, len(s.Serving.Roles)),
 		target:   s.Layouts[s.Target],
 		booked:   make(map[string]map[string]bool, len(s.Ledger)),
 		groups:   make([]*group, 0, len(s.Groups)),
-		memory:   memoryFor(s.Groups),
+		atRest:   atRest,
+		left:     maxLedger - len(s.Ledger),
 	}
 	for _, r := range s.Serving.Roles {
 		w.declared[r.Name] = r
@@ -57,8 +63,9 @@ func observe(s *Snapshot) *world {
 		}
 		w.booked[sg][unit] = true
 	}
-	groups := make([]group, len(s.Groups))
+	groups, wholes := make([]group, len(s.Groups)), make([]unit, len(s.Groups))
 	for i := range s.Groups {
+		groups[i].whole = &wholes[i]
 		w.newGroup(&groups[i], &s.Groups[i])
 		w.groups = append(w.groups, &groups[i])
 	}
@@ -72,29 +79,35 @@ func observe(s *Snapshot) *world {
 	return w
 }
 
-// memoryFor returns room for the units of all groups.
-func memoryFor(groups []Group) []unit {
-	n := len(groups)
-	for i := range groups {
-		n += len(groups[i].Spec.Instances)
-	}
-	return make([]unit, 0, n)
-}
+// maxLedger is how many entries the API server takes in status.updating. One more would have the whole
+// write refused, and with it every update.
+const maxLedger = 20000
 
-// newUnit takes one unit from the memory.
-func (w *world) newUnit() *unit { return &w.room(1)[:1][0] }
+// full reports whether the ledger cannot hold the unit. It waits until others are struck.
+func (w *world) full(u *unit) bool { return !u.booked && w.left <= 0 }
+
+// piece is how many units are made room for at a time. What is made stays where it is.
+const piece = 1024
 
 // room takes an empty slice with room for n units from the memory.
 func (w *world) room(n int) []unit {
+	if cap(w.memory)-len(w.memory) < n {
+		w.memory = make([]unit, 0, max(piece, n))
+	}
 	from := len(w.memory)
 	w.memory = w.memory[:from+n]
 	return w.memory[from : from : from+n]
 }
 
+// giveBack returns what room gave last, which nothing may point to any more.
+func (w *world) giveBack(units []unit) {
+	w.memory = w.memory[:len(w.memory)-cap(units)]
+}
+
 func (w *world) groupPool() pool {
 	p := pool{
 		units:    make([]*unit, 0, len(w.groups)),
-		replicas: w.Serving.Replicas, paused: w.Serving.Paused,
+		replicas: w.Serving.Replicas, paused: w.Serving.Paused, inPlace: w.Serving.InPlace,
 	}
 	if !w.byRole() {
 		p.maxUnavailable, p.maxSurge = w.Serving.MaxUnavailable, w.Serving.MaxSurge
@@ -110,12 +123,15 @@ func (w *world) byRole() bool { return w.Serving.Type == v1alpha1.RoleRollingUpd
 
 // findFailed finds a unit that failed at the target and is not on its way out.
 func (w *world) findFailed() {
+	if w.rejected() {
+		return
+	}
 	for _, g := range w.groups {
 		if len(g.draft.Updates) == 0 || g.whole.leaving {
 			continue
 		}
 		for u := range g.units() {
-			if u.updating() && u.reached(v1alpha1.UnitFailed) && u.atTarget {
+			if u.updating() && (u.reached(v1alpha1.UnitFailed) && u.atTarget || u.refusedHeld() && u.open.Target == w.Target) {
 				w.failed = u
 				return
 			}
@@ -126,7 +142,10 @@ func (w *world) findFailed() {
 // want is the revision that a unit is to have.
 func (w *world) want(u *unit) string {
 	gone := u.role != "" && !w.target.has(u.role)
-	if u.protected || gone {
+	switch {
+	case w.rejected() && u.updating() && u.open.Previous != "":
+		return u.open.Previous
+	case u.protected || gone:
 		return u.pin
 	}
 	return w.Target

@@ -12,13 +12,22 @@ import (
 // where the order means nothing. It works on the JSON and not on Go types, so that the order of a Go
 // struct's fields, or whether one of them is a pointer, does not show in the bytes.
 func canonical(data []byte) ([]byte, error) {
+	v, err := tidied(data)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(v)
+}
+
+// tidied is what the canonical form says, as values.
+func tidied(data []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber() // a float64 does not hold every int64
 	var v any
 	if err := d.Decode(&v); err != nil {
 		return nil, fmt.Errorf("canonical form: %w", err)
 	}
-	return json.Marshal(tidy(v))
+	return tidy(v), nil
 }
 
 func tidy(v any) any {
@@ -70,26 +79,12 @@ func absent(key string, value any) bool {
 }
 
 // arrange sorts a list whose order has no effect.
-//
-// Not among them, because the order has one: containers (they start in it, and a postStart hook holds
-// up the next), initContainers, command and args, env (a later variable may refer to an earlier one)
-// and envFrom (the last wins), nameservers, searches and options of DNS, httpHeaders, projected sources
-// (the last wins), restartPolicyRules (the first wins).
 func arrange(key string, list []any) {
+	if field, free := sortField(key); free {
+		sortBy(list, field)
+		return
+	}
 	switch key {
-	case "volumes", "imagePullSecrets", "schedulingGates", "resourceClaims", "claims", "sysctls":
-		sortBy(list, "name")
-	case "ports": // looked up by name or number
-		sortBy(list, "containerPort")
-	case "volumeMounts": // runtimes mount in the order of the paths' depth
-		sortBy(list, "mountPath")
-	case "volumeDevices":
-		sortBy(list, "devicePath")
-	case "tolerations", "readinessGates", "topologySpreadConstraints", "resizePolicy",
-		"nodeSelectorTerms", "matchExpressions", "matchFields", "values", "namespaces",
-		"requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution",
-		"matchLabelKeys", "mismatchLabelKeys", "supplementalGroups", "accessModes", "add", "drop":
-		sortBy(list, "")
 	case "items": // files of a volume: of two with one path the last wins
 		if distinct(list, "path") {
 			sortBy(list, "path")
@@ -99,6 +94,32 @@ func arrange(key string, list []any) {
 			sortBy(list, "ip")
 		}
 	}
+}
+
+// sortField says whether the order of a list never has an effect, and by which field of its elements it
+// is sorted first, if any.
+//
+// Not among them, because the order has one: containers (they start in it, and a postStart hook holds
+// up the next), initContainers, command and args, env (a later variable may refer to an earlier one)
+// and envFrom (the last wins), nameservers, searches and options of DNS, httpHeaders, projected sources
+// (the last wins), restartPolicyRules (the first wins).
+func sortField(key string) (field string, free bool) {
+	switch key {
+	case "volumes", "imagePullSecrets", "schedulingGates", "resourceClaims", "claims", "sysctls":
+		return "name", true
+	case "ports": // looked up by name or number
+		return "containerPort", true
+	case "volumeMounts": // runtimes mount in the order of the paths' depth
+		return "mountPath", true
+	case "volumeDevices":
+		return "devicePath", true
+	case "tolerations", "readinessGates", "topologySpreadConstraints", "resizePolicy",
+		"nodeSelectorTerms", "matchExpressions", "matchFields", "values", "namespaces",
+		"requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution",
+		"matchLabelKeys", "mismatchLabelKeys", "supplementalGroups", "accessModes", "add", "drop":
+		return "", true
+	}
+	return "", false
 }
 
 // sortBy sorts by a field, and elements that are equal in it by all that they say.

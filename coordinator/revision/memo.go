@@ -1,7 +1,6 @@
 package revision
 
 import (
-	"fmt"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -55,13 +54,9 @@ func (m *Memo) Project(ms *v1alpha1.ModelServing) (Reading, error) {
 		m = nil // it never was on an API server
 	}
 	return remember(m, m.ofDeclared, generation{ms.UID, ms.Generation}, func() (Reading, error) {
-		d, err := Project(&ms.Spec)
+		d, canonical, err := projection(&ms.Spec)
 		if err != nil {
 			return Reading{}, err
-		}
-		canonical, err := d.Encode()
-		if err != nil {
-			return Reading{}, fmt.Errorf("project: %w", err)
 		}
 		return d.reading(canonical), nil
 	})

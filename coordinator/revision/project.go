@@ -17,6 +17,12 @@ const labelPrefix = "pitstop.dev/"
 // Project returns the versioned part of a spec, in canonical form. The spec is not changed. Only one
 // that admission would have refused has an error.
 func Project(spec *v1alpha1.ModelServingSpec) (Data, error) {
+	d, _, err := projection(spec)
+	return d, err
+}
+
+// projection returns also the canonical bytes.
+func projection(spec *v1alpha1.ModelServingSpec) (Data, []byte, error) {
 	d := Data{SchedulerName: spec.SchedulerName}
 	for i := range spec.Template.Roles {
 		r := &spec.Template.Roles[i]
@@ -29,13 +35,13 @@ func Project(spec *v1alpha1.ModelServingSpec) (Data, error) {
 	}
 	data, err := d.Encode()
 	if err != nil {
-		return Data{}, fmt.Errorf("project: %w", err)
+		return Data{}, nil, fmt.Errorf("project: %w", err)
 	}
 	// What is returned is what a reader of the stored bytes gets, nil and empty included.
 	if d, err = parse(data); err != nil {
-		return Data{}, fmt.Errorf("project: %w", err)
+		return Data{}, nil, fmt.Errorf("project: %w", err)
 	}
-	return d, nil
+	return d, data, nil
 }
 
 // normalised returns a copy without what the API server fills in and what Pitstop sets.

@@ -25,6 +25,9 @@ type ServingSpec struct {
 	Prefill  string // image of role prefill
 	Decode   string // image of role decode
 	Strategy v1alpha1.RolloutStrategy
+	Env      map[string]string // the knobs of all engines
+	// Back has decode drained after prefill.
+	Back bool
 }
 
 // Serving returns the manifest.
@@ -38,13 +41,13 @@ func (s ServingSpec) Serving() *v1alpha1.ModelServing {
 	prefill := s.template(s.Prefill)
 	ms.Spec.Template.Roles = []v1alpha1.Role{
 		{Name: "prefill", WorkerReplicas: s.Workers, EntryTemplate: prefill, WorkerTemplate: &prefill},
-		{Name: "decode", EntryTemplate: s.template(s.Decode)},
+		{Name: "decode", EntryTemplate: s.template(s.Decode), Front: new(!s.Back)},
 	}
 	return ms
 }
 
 func (s ServingSpec) template(image string) corev1.PodTemplateSpec {
-	pod := PodSpec{Image: image, Grace: 5, Ungated: true}.Pod()
+	pod := PodSpec{Image: image, Grace: 5, Ungated: true, Env: s.Env}.Pod()
 	return corev1.PodTemplateSpec{Spec: pod.Spec}
 }
 

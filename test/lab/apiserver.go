@@ -70,7 +70,9 @@ func (c apiConfig) etcd() process.Spec {
 
 func (c apiConfig) apiServer() process.Spec {
 	files := pki.Files{Dir: filepath.Join(c.dir, "pki")}
-	return process.Spec{Name: apiServer, Args: append([]string{
+	// It shares its processors with all that is tested, and memory is not what is scarce.
+	env := []string{"GOGC=200"}
+	return process.Spec{Name: apiServer, Env: env, Args: append([]string{
 		c.set.Path(apiServer),
 		"--etcd-servers=http://" + loopback(c.ports.Etcd),
 		"--bind-address=" + c.bind,

@@ -200,6 +200,10 @@ func (d *Diagnosis) explain() {
 		text = Text{"this plugin does not know the reason " + string(d.Reason), "use the kubectl-pitstop of the agent's version"}
 	}
 	d.Why, d.Way = text.Why, text.Way
+	byHand := d.Reason == v1alpha1.RefusedForeign || d.Reason == v1alpha1.RefusedNotOwned
+	if d.Unit != "" && KindOf(d.Reason) == Refused && !byHand {
+		d.Way = refusedWay(d.Reason)
+	}
 }
 
 // deadline returns when the wait that u is in ends by itself, or nil if it may last for ever.

@@ -2,13 +2,9 @@ package diagnose
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/golden"
 	"pitstop.dev/readiness"
 )
 
@@ -162,26 +159,7 @@ func TestDiagnose(t *testing.T) {
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, name, Diagnose(f).Text())
+			golden.Compare(t, name+".txt", Diagnose(f).Text())
 		})
-	}
-}
-
-// golden compares text with the file testdata/<name>.txt.
-func golden(t *testing.T, name, text string) {
-	t.Helper()
-	path := filepath.Join("testdata", strings.NewReplacer(" ", "-", ",", "").Replace(name)+".txt")
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
 }

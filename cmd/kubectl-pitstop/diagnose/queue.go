@@ -82,10 +82,17 @@ func turn(ms *v1alpha1.ModelServing, d ServingDiagnosis) (why, way string) {
 		e := explained(ms, *c)
 		return e.Why, e.Way
 	}
+	ahead := false
 	for _, w := range d.Waits {
-		if w.Kind == WaitUpdate || w.Kind == WaitReady || w.Kind == WaitDeletion {
+		switch {
+		case w.Kind == WaitUpdate && w.Permit == v1alpha1.PermitPrepare:
+			ahead = true
+		case w.Kind == WaitUpdate || w.Kind == WaitReady || w.Kind == WaitDeletion:
 			return "the budget (maxUnavailable, maxSurge) is spent by the units above", "one of those is available again"
 		}
+	}
+	if ahead {
+		return "the units above get their images first: no more are prepared at one time than twice the budget", "one of those has been updated"
 	}
 	return "the controller has not started them yet", "its next look, within seconds"
 }

@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -14,9 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/golden"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the golden files, and the reasons in docs/operations.md")
 
 // A constant is one word of a closed list as the source has it.
 type constant struct{ name, word string }
@@ -136,7 +134,7 @@ func TestHandbookListsEveryReason(t *testing.T) {
 		if !ok || !ok2 {
 			t.Fatalf("%s lacks the marks %q and %q", path, start, end)
 		}
-		if *rewrite {
+		if golden.Rewrite() {
 			if err := os.WriteFile(path, []byte(head+start+want+end+tail), 0o644); err != nil {
 				t.Fatal(err)
 			}

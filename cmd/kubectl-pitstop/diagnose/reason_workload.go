@@ -82,6 +82,21 @@ func ExplainCondition(r v1alpha1.ConditionReason) (Text, bool) {
 			"a unit did not come up at the target, so no other one is brought there",
 			"correct the template, or go back with `kubectl pitstop undo NAME`; a unit that comes good by itself frees the rollout too",
 		}
+	case v1alpha1.BlockedRefused:
+		t = Text{
+			"an attempt to update a unit in place was given up before it touched a container; a unit that was at one revision before goes on serving at it",
+			"the message gives the reason: an image that is missing is looked for again by itself once it is pushed; else correct the template, or go back with `kubectl pitstop undo NAME`",
+		}
+	case v1alpha1.BlockedNotInPlace:
+		t = Text{
+			"updateMethod is InPlace, and between the revision of a unit and the target more changed than images of regular containers; such a unit is left as it is, and nothing is deleted instead",
+			"take back the changes that the message names, or set updateMethod to Recreate: then the units get new Pods",
+		}
+	case v1alpha1.BlockedRejected:
+		t = Text{
+			"a unit failed at the target and was taken back to its previous revision (onFailure Rollback), so no unit is brought to that target any more",
+			"correct the template, or go back with `kubectl pitstop undo NAME`: another target is tried anew",
+		}
 	case v1alpha1.BlockedRevision:
 		t = Text{
 			"a ControllerRevision that units are bound to is missing or cannot be read; nothing of those units is created or deleted, and everything else goes on",
@@ -128,7 +143,7 @@ func ConditionOf(r v1alpha1.ConditionReason) string {
 	case v1alpha1.GroupReady, v1alpha1.GroupNotReady:
 		return v1alpha1.ConditionReady
 	case v1alpha1.NotBlocked, v1alpha1.BlockedBudget, v1alpha1.BlockedUnavailable, v1alpha1.BlockedFailed,
-		v1alpha1.BlockedRevision, v1alpha1.BlockedName, v1alpha1.BlockedCreate, v1alpha1.BlockedDelete,
+		v1alpha1.BlockedRefused, v1alpha1.BlockedNotInPlace, v1alpha1.BlockedRejected, v1alpha1.BlockedRevision, v1alpha1.BlockedName, v1alpha1.BlockedCreate, v1alpha1.BlockedDelete,
 		v1alpha1.BlockedDeadline, v1alpha1.BlockedNode:
 		return v1alpha1.ConditionBlocked
 	}
@@ -140,6 +155,21 @@ func ConditionOf(r v1alpha1.ConditionReason) string {
 func ExplainUnit(r v1alpha1.UnitReason) (Text, bool) {
 	var t Text
 	switch r {
+	case v1alpha1.UnitWaitingPrepare:
+		t = Text{
+			"an image of the target is not on the node of a Pod yet, or not proved there; the unit serves meanwhile",
+			"the pull ends: `kubectl pitstop explain POD` says what it waits for",
+		}
+	case v1alpha1.UnitWaitingAgent:
+		t = Text{
+			"the agent of a Pod's node has not yet said more about the attempt",
+			"its next report, within seconds; if it lasts, read the log of the agent on that node",
+		}
+	case v1alpha1.UnitWaitingSwap:
+		t = Text{
+			"containers of a Pod of the unit are being restarted with the images of the target",
+			"the new containers run and are proved: `kubectl pitstop explain POD` says how far one is",
+		}
 	case v1alpha1.UnitWaitingDrain:
 		t = Text{
 			"requests are still running in a Pod of the unit, or their number is unknown",
@@ -164,6 +194,21 @@ func ExplainUnit(r v1alpha1.UnitReason) (Text, bool) {
 		t = Text{
 			"the unit has reached its stage and the ModelServing controller has not yet answered with the next permit",
 			"the controller's next look, within seconds; if it lasts, see whether a coordinator runs: `kubectl -n pitstop-system get pods`",
+		}
+	case v1alpha1.UnitPodLost:
+		t = Text{
+			"a Pod of the unit is gone or going, so that the unit cannot be updated in place as a whole",
+			"recovery makes the Pod anew at the unit's revision; the update is then tried again by itself",
+		}
+	case v1alpha1.UnitAgentMissing:
+		t = Text{
+			"the node of a Pod has no live agent, and without one nothing is updated in place",
+			"the agent's Pod on the node runs again: `kubectl -n pitstop-system get pods -o wide`; the update then goes on by itself",
+		}
+	case v1alpha1.UnitTooLong:
+		t = Text{
+			"a stage before the swap took longer than progressDeadlineSeconds",
+			"remove what the message says it waited for; the update is tried again by itself, each time after a longer pause",
 		}
 	}
 	return t, t != (Text{})

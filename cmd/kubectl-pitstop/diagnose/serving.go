@@ -152,7 +152,7 @@ func telling(c metav1.Condition) bool {
 	return c.Status != metav1.ConditionTrue
 }
 
-// explained puts the ModelServing's name where the handbook has NAME.
+// explained says what a condition means, and what would end it.
 func explained(ms *v1alpha1.ModelServing, c metav1.Condition) Condition {
 	e := Condition{
 		Type: c.Type, Status: c.Status, Reason: v1alpha1.ConditionReason(c.Reason), Since: c.LastTransitionTime, Message: c.Message,
@@ -161,8 +161,13 @@ func explained(ms *v1alpha1.ModelServing, c metav1.Condition) Condition {
 	if !ok {
 		text = unknown(c.Reason)
 	}
-	e.Why, e.Way = text.Why, strings.ReplaceAll(text.Way, "NAME`", ms.Name+" -n "+ms.Namespace+"`")
+	e.Why, e.Way = text.Why, named(ms, text.Way)
 	return e
+}
+
+// named puts the ModelServing's name where the handbook has NAME.
+func named(ms *v1alpha1.ModelServing, way string) string {
+	return strings.ReplaceAll(way, "NAME`", ms.Name+" -n "+ms.Namespace+"`")
 }
 
 func unknown(reason string) Text {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/golden"
 	"pitstop.dev/cmd/kubectl-pitstop/pins"
 )
 
@@ -212,7 +213,7 @@ func TestDiagnoseServing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := settled()
 			change(&f)
-			golden(t, "serving "+name, Serving(f).Text())
+			golden.Compare(t, "serving "+name+".txt", Serving(f).Text())
 		})
 	}
 }
@@ -226,23 +227,92 @@ func TestServingDiagnosisAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "serving as JSON", string(data)+"\n")
+	golden.Compare(t, "serving as JSON.txt", string(data)+"\n")
+}
+
+// inPlace is a rollout in place of which group 3 has a permit and is at a stage.
+func inPlace(f ServingFacts, permit v1alpha1.Permit, stage v1alpha1.UnitStage, reason v1alpha1.UnitReason) {
+	rolling(f, stage, reason)
+	u := &f.group(3).Spec.Updates[0]
+	u.Method, u.Permit = v1alpha1.UnitInPlace, permit
+	f.Serving.Spec.RolloutStrategy.UpdateMethod = v1alpha1.UpdateInPlace
+	if u.Preparing() {
+		f.Serving.Status.Updating, f.Serving.Status.AvailableReplicas = nil, 4
+	}
+	if stage == v1alpha1.UnitPreparing || stage == v1alpha1.UnitDraining || stage == v1alpha1.UnitSwapping {
+		f.group(3).Status.Updates[0].Deadline = new(metav1.NewTime(at(730)))
+	}
+}
+
+func TestDiagnoseUnitsInPlace(t *testing.T) {
+	for name, change := range map[string]func(*ServingFacts){
+		"preparing": func(f *ServingFacts) {
+			inPlace(*f, v1alpha1.PermitPrepare, v1alpha1.UnitPreparing, v1alpha1.UnitReason(v1alpha1.WaitingPull))
+		},
+		"prepared": func(f *ServingFacts) {
+			inPlace(*f, v1alpha1.PermitPrepare, v1alpha1.UnitPrepared, v1alpha1.UnitWaitingPermit)
+			down(*f, 3, v1alpha1.InstanceRunning) // not by the update
+		},
+		"wrong tag": func(f *ServingFacts) {
+			inPlace(*f, v1alpha1.PermitPrepare, v1alpha1.UnitRefused, v1alpha1.UnitReason(v1alpha1.RefusedNotFound))
+			f.group(3).Spec.Updates[0].Tries, f.group(3).Spec.Updates[0].NotBefore = 2, new(metav1.NewTime(at(160)))
+			f.says(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.BlockedRefused, "llm-3 is not brought to revision llm-new")
+		},
+		"draining": func(f *ServingFacts) {
+			inPlace(*f, v1alpha1.PermitDrain, v1alpha1.UnitDraining, v1alpha1.UnitReason(v1alpha1.WaitingAcknowledge))
+		},
+		"backed out": func(f *ServingFacts) {
+			inPlace(*f, v1alpha1.PermitDrain, v1alpha1.UnitRefused, v1alpha1.UnitAgentMissing)
+		},
+		"swapping": func(f *ServingFacts) {
+			inPlace(*f, v1alpha1.PermitSwap, v1alpha1.UnitSwapping, v1alpha1.UnitReason(v1alpha1.WaitingLoad))
+		},
+		"swapping without a reason": func(f *ServingFacts) { inPlace(*f, v1alpha1.PermitSwap, v1alpha1.UnitSwapping, "") },
+		"refused under the hold": func(f *ServingFacts) {
+			inPlace(*f, v1alpha1.PermitDrain, v1alpha1.UnitRefused, v1alpha1.UnitReason(v1alpha1.RefusedPlatform))
+			f.group(3).Spec.Updates[0].Swapped = true
+		},
+		"crashing": func(f *ServingFacts) {
+			inPlace(*f, v1alpha1.PermitSwap, v1alpha1.UnitFailed, v1alpha1.UnitReason(v1alpha1.FailedCrashLooping))
+			f.says(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.BlockedFailed, "llm-3 failed at revision llm-new")
+		},
+		"late": func(f *ServingFacts) {
+			inPlace(*f, v1alpha1.PermitSwap, v1alpha1.UnitFailed, v1alpha1.UnitReason(v1alpha1.FailedDeadline))
+		},
+		"rejected": func(f *ServingFacts) {
+			f.Serving.Status.UpdateRevision, f.Serving.Status.RejectedRevision, f.Serving.Status.UpdatedReplicas = "llm-new", "llm-new", 0
+			f.says(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.BlockedRejected, "a unit failed at revision llm-new and was taken back")
+		},
+		"not possible": func(f *ServingFacts) {
+			f.Serving.Status.UpdateRevision, f.Serving.Status.UpdatedReplicas = "llm-new", 0
+			f.says(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.BlockedNotInPlace, "4 units cannot be updated in place: role decode is added")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled()
+			change(&f)
+			golden.Compare(t, "serving in place "+name+".txt", Serving(f).Text())
+		})
+	}
 }
 
 // Whatever stage and reason an update reports, the answer says what is waited for and what ends it.
 func TestEveryStageIsExplained(t *testing.T) {
-	stages := append(words[v1alpha1.UnitStage](t, "UnitStage", 6), "")
-	reasons := append(words[v1alpha1.UnitReason](t, "UnitReason", 5), "")
-	for _, stage := range stages {
-		for _, reason := range reasons {
-			f := settled()
-			rolling(f, stage, reason)
-			d := Serving(f)
-			if len(d.Waits) != 1 || d.Waits[0].Why == "" || d.Waits[0].Way == "" || strings.Contains(d.Text(), "does not know") {
-				t.Errorf("%s %s: %+v", stage, reason, d.Waits)
-			}
-			if stage != "" && !d.Waits[0].Since.Equal(new(metav1.NewTime(at(70)))) {
-				t.Errorf("%s %s: since %v", stage, reason, d.Waits[0].Since)
+	stages := append(words[v1alpha1.UnitStage](t, "UnitStage", 9), "")
+	reasons := append(words[v1alpha1.UnitReason](t, "UnitReason", 11), "")
+	reasons = append(reasons, words[v1alpha1.UnitReason](t, "Reason", 40)...) // those of agents
+	for _, permit := range []v1alpha1.Permit{v1alpha1.PermitPrepare, v1alpha1.PermitDrain, v1alpha1.PermitSwap} {
+		for _, stage := range stages {
+			for _, reason := range reasons {
+				f := settled()
+				inPlace(f, permit, stage, reason)
+				d := Serving(f)
+				if len(d.Waits) != 1 || d.Waits[0].Why == "" || d.Waits[0].Way == "" || strings.Contains(d.Text(), "does not know") {
+					t.Errorf("%s %s: %+v", stage, reason, d.Waits)
+				}
+				if stage != "" && !d.Waits[0].Since.Equal(new(metav1.NewTime(at(70)))) {
+					t.Errorf("%s %s: since %v", stage, reason, d.Waits[0].Since)
+				}
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -112,15 +111,9 @@ func updateWait(f ServingFacts, sg *v1alpha1.ServingGroup, u v1alpha1.UnitUpdate
 	}
 	s := sg.Status.Updates[i]
 	w.Stage, w.Since, w.Reason, w.Message = s.Stage, &s.Since, string(s.Reason), s.Message
-	text := stageText(s.Stage)
-	if s.Reason != "" && s.Stage != v1alpha1.UnitFailed {
-		var ok bool
-		if text, ok = ExplainUnit(s.Reason); !ok {
-			text = unknown(string(s.Reason))
-		}
-	}
-	w.Why, w.Way = text.Why, text.Way
-	w.Next = unitDeadline(f.Serving, s)
+	text := updateText(u, s)
+	w.Why, w.Way = text.Why, named(f.Serving, text.Way)
+	w.Next = unitDeadline(f.Serving, u, s)
 	return w
 }
 
@@ -129,52 +122,14 @@ func purpose(u v1alpha1.UnitUpdate) string {
 	switch {
 	case u.Method == v1alpha1.UnitRemove:
 		return "removes it"
+	case u.Preparing():
+		return "prepares it for " + u.Target + ", while it serves"
 	case u.Target == u.Previous:
 		return "takes it back to " + u.Target
+	case u.Method == v1alpha1.UnitInPlace:
+		return "brings it to " + u.Target + " in place"
 	}
 	return "brings it to " + u.Target
-}
-
-// stageText is what is to say about a stage whose report gives no reason.
-func stageText(s v1alpha1.UnitStage) Text {
-	switch s {
-	case v1alpha1.UnitDraining:
-		text, _ := ExplainUnit(v1alpha1.UnitWaitingDrain)
-		return text
-	case v1alpha1.UnitDrained, v1alpha1.UnitVerified:
-		text, _ := ExplainUnit(v1alpha1.UnitWaitingPermit)
-		return text
-	case v1alpha1.UnitSwapping:
-		return Text{"its Pods are being deleted and created anew", "all of them exist and their containers are ready"}
-	case v1alpha1.UnitInService:
-		return Text{"it serves; its update is closed, and its place in the budget free, once it has been ready for minReadySeconds", "that time passes"}
-	case v1alpha1.UnitFailed:
-		return Text{
-			"it did not become ready within progressDeadlineSeconds, and is kept out of traffic",
-			"correct the template or undo: it then gets a new attempt; or it comes good after all",
-		}
-	}
-	return unknown(string(s))
-}
-
-// unitDeadline is when the stage that a unit is at ends by itself, if it does.
-func unitDeadline(ms *v1alpha1.ModelServing, s v1alpha1.UnitUpdateStatus) *Deadline {
-	switch s.Stage {
-	case v1alpha1.UnitSwapping:
-		limit := int32(1800)
-		if ms.Spec.ProgressDeadlineSeconds != nil {
-			limit = *ms.Spec.ProgressDeadlineSeconds
-		}
-		return after(s.Since, limit, "the unit counts as Failed, and no further one is started")
-	case v1alpha1.UnitInService:
-		return after(s.Since, ms.Spec.RolloutStrategy.MinReadySeconds, "the update is closed")
-	case v1alpha1.UnitDraining, v1alpha1.UnitDrained, v1alpha1.UnitVerified, v1alpha1.UnitFailed:
-	}
-	return nil
-}
-
-func after(t metav1.Time, seconds int32, then string) *Deadline {
-	return &Deadline{At: metav1.NewTime(t.Add(time.Duration(seconds) * time.Second)), Then: then}
 }
 
 // instanceWaits are the role instances that are in no update and not ready.
@@ -182,7 +137,7 @@ func instanceWaits(sg *v1alpha1.ServingGroup) []Wait {
 	var all []Wait
 	for _, s := range sg.Status.Instances {
 		unit := v1alpha1.UnitName(s.Role, ordinal(s.Ordinal))
-		busy := slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == "" || u.Unit == unit })
+		busy := slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return !u.Preparing() && (u.Unit == "" || u.Unit == unit) })
 		if s.Ready || busy || sg.DeletionTimestamp != nil {
 			continue
 		}

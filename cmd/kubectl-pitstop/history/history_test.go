@@ -3,9 +3,6 @@ package history_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +17,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/golden"
 	"pitstop.dev/cmd/kubectl-pitstop/history"
 	"pitstop.dev/cmd/kubectl-pitstop/order"
 	"pitstop.dev/coordinator/revision"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 var now = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 
@@ -129,7 +125,7 @@ func TestHistory(t *testing.T) {
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, name+".txt", history.Of(f).Text())
+			golden.Compare(t, name+".txt", history.Of(f).Text())
 		})
 	}
 }
@@ -141,7 +137,7 @@ func TestHistoryAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "history.json", string(data)+"\n")
+	golden.Compare(t, "history.json", string(data)+"\n")
 }
 
 func with(f history.Facts, change func(*history.Facts)) history.Facts {
@@ -270,23 +266,4 @@ func patched(t *testing.T, read map[string]any, patch []byte) v1alpha1.ModelServ
 	ms.Spec.Template.Roles = fields.Spec.Template.Roles
 	ms.UID, ms.ResourceVersion = types.UID(fields.Metadata.UID), fields.Metadata.ResourceVersion
 	return ms
-}
-
-// golden compares text with a file in testdata.
-func golden(t *testing.T, name, text string) {
-	t.Helper()
-	path := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-"))
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
 }

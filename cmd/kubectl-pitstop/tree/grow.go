@@ -66,8 +66,12 @@ func (g *grower) group(sg *v1alpha1.ServingGroup) Group {
 		group.Mark = UnderWay
 		group.State = fmt.Sprintf("being deleted for %s, %d Pods left", g.ago(sg.DeletionTimestamp), len(g.pods[sg.UID]))
 	}
+	around := group.Mark
+	if group.Update.serves() && !group.Deleting {
+		around = Fine
+	}
 	for _, key := range g.instances(sg) {
-		i := g.instance(sg, key, group.Mark)
+		i := g.instance(sg, key, around)
 		group.Mark = worse(group.Mark, i.Mark)
 		group.Instances = append(group.Instances, i)
 	}
@@ -97,10 +101,16 @@ func (u *Unit) update(g *grower, sg *v1alpha1.ServingGroup, unit string) {
 			u.State += fmt.Sprintf(" (%s)", s.Reason)
 		}
 		u.Message = s.Message
-		if s.Stage == v1alpha1.UnitFailed {
+		if s.Stage == v1alpha1.UnitFailed || s.Stage == v1alpha1.UnitRefused {
 			u.Mark = Wrong
 		}
 	}
+}
+
+// serves reports whether the unit is in service while its update goes on, so that nothing about its Pods
+// is due to the update.
+func (u *Update) serves() bool {
+	return u != nil && v1alpha1.UnitUpdate{Method: u.Method, Permit: u.Permit}.Preparing()
 }
 
 // towards says what an update is about.
@@ -157,8 +167,12 @@ func (g *grower) instance(sg *v1alpha1.ServingGroup, k key, group Mark) Instance
 	i.Phase, i.ReadyPods, i.ExpectedPods = status.Phase, status.ReadyPods, status.Pods
 	i.update(g, sg, i.Name)
 	i.judge(status, group)
+	around := worse(i.Mark, group)
+	if i.Update.serves() {
+		around = group
+	}
 	for _, p := range g.members(sg, k, status.Pods) {
-		pod := g.pod(p, worse(i.Mark, group))
+		pod := g.pod(p, around)
 		i.Mark = worse(i.Mark, pod.Mark)
 		i.Pods = append(i.Pods, pod)
 	}
@@ -167,10 +181,10 @@ func (g *grower) instance(sg *v1alpha1.ServingGroup, k key, group Mark) Instance
 
 // judge says how an instance is that is in no update of its own.
 func (i *Instance) judge(s v1alpha1.InstanceStatus, group Mark) {
-	if i.Update != nil {
+	if i.Update != nil && !i.Update.serves() {
 		return
 	}
-	i.Message = s.Message
+	i.Message = cmp.Or(i.Message, s.Message)
 	switch {
 	case s.Phase == "":
 		i.Mark, i.State = worse(i.Mark, UnderWay), join(i.State, "not reported yet")

@@ -57,7 +57,8 @@ func (g *grower) waits(p *corev1.Pod, out Pod, order *v1alpha1.InPlaceUpdate) st
 	if len(out.Holds) > 0 {
 		held = "held by " + strings.Join(out.Holds, ", ")
 	}
-	moving := out.Stage != "" && !out.Stage.Ended() && order.Status.StageSince != nil
+	serving := out.Stage == v1alpha1.StagePreparing || out.Stage == v1alpha1.StagePrepared
+	moving := out.Stage != "" && !out.Stage.Ended() && order.Status.StageSince != nil && !serving
 	switch {
 	case moving:
 		stage := fmt.Sprintf("%s %s", out.Stage, g.ago(&metav1.Time{Time: order.Status.StageSince.Time}))

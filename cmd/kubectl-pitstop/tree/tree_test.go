@@ -2,10 +2,7 @@ package tree_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -18,11 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/golden"
 	"pitstop.dev/cmd/kubectl-pitstop/pins"
 	"pitstop.dev/cmd/kubectl-pitstop/tree"
 )
-
-var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
 var now = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 
@@ -162,6 +158,19 @@ func (w *world) rollout(stage v1alpha1.UnitStage, reason v1alpha1.UnitReason, me
 	w.report(2, v1alpha1.UnitUpdateStatus{Attempt: 4, Stage: stage, Since: ago(90 * time.Second), Reason: reason, Message: message})
 }
 
+// preparing is a rollout in place of which the next group serves.
+func (w *world) preparing(stage v1alpha1.UnitStage, reason v1alpha1.UnitReason, message string) {
+	w.rollout(stage, reason, message)
+	w.Serving.Status.Updating, w.Serving.Status.ReadyReplicas, w.Serving.Status.AvailableReplicas = nil, 4, 4
+	u := &w.Groups[2].Spec.Updates[0]
+	u.Method, u.Permit = v1alpha1.UnitInPlace, v1alpha1.PermitPrepare
+	for _, p := range w.Pods {
+		if p.Labels[v1alpha1.LabelServingGroup] == "llm-2" {
+			w.order(p.Name, v1alpha1.StagePrepared, "")
+		}
+	}
+}
+
 func (w *world) open(ordinal int, u v1alpha1.UnitUpdate) {
 	w.Groups[ordinal].Spec.Updates = append(w.Groups[ordinal].Spec.Updates, u)
 }
@@ -283,6 +292,24 @@ func TestTree(t *testing.T) {
 			w.report(1, v1alpha1.UnitUpdateStatus{Unit: "decode-0", Attempt: 9, Stage: v1alpha1.UnitDrained, Since: ago(2 * time.Second), Reason: v1alpha1.UnitWaitingPermit})
 			w.notReady(1, 0, v1alpha1.InstanceRunning, 0, "")
 		},
+		"preparing in place": func(w *world) {
+			w.preparing(v1alpha1.UnitPreparing, v1alpha1.UnitReason(v1alpha1.WaitingPull), "Pod llm-2-prefill-0-0 on node gpu-2: pulls e:2")
+		},
+		"prepared, and a Pod is down": func(w *world) {
+			w.preparing(v1alpha1.UnitPrepared, v1alpha1.UnitWaitingPermit, "")
+			w.notReady(2, 0, v1alpha1.InstanceRunning, 2, "llm-2-decode-0-1 is not Ready")
+			w.pod("llm-2-decode-0-1").Status.Conditions = nil
+		},
+		"refused in place": func(w *world) {
+			w.preparing(v1alpha1.UnitRefused, v1alpha1.UnitReason(v1alpha1.RefusedNotFound), "Pod llm-2-prefill-0-0 on node gpu-2: no e:2")
+		},
+		"an instance prepared": func(w *world) {
+			w.Serving.Status.UpdateRevision = target
+			w.open(1, v1alpha1.UnitUpdate{Unit: "decode-0", Attempt: 9, Method: v1alpha1.UnitInPlace, Target: target, Permit: v1alpha1.PermitPrepare})
+			w.report(1, v1alpha1.UnitUpdateStatus{Unit: "decode-0", Attempt: 9, Stage: v1alpha1.UnitPrepared, Since: ago(2 * time.Second), Reason: v1alpha1.UnitWaitingPermit})
+			w.notReady(1, 0, v1alpha1.InstanceRunning, 2, "llm-1-decode-0-1 is not Ready")
+			w.pod("llm-1-decode-0-1").Status.Conditions = nil
+		},
 		"a role that stays the same": func(w *world) {
 			w.Serving.Status.UpdateRevision = target
 			w.Pins = pins.Pins{"ns/" + stable: {"decode": "a", "prefill": "b"}, "ns/" + target: {"decode": "a", "prefill": "c"}}
@@ -301,7 +328,7 @@ func TestTree(t *testing.T) {
 				grown.Groups = slices.DeleteFunc(grown.Groups, func(g tree.Group) bool { return g.Mark == tree.Fine })
 			}
 			text := grown.Text()
-			golden(t, name+".txt", text)
+			golden.Compare(t, name+".txt", text)
 			for line := range strings.Lines(text) {
 				if n := utf8.RuneCountInString(line) - 1; n > 120 || strings.ContainsRune(line, '\x1b') {
 					t.Errorf("a line of %d columns: %q", n, line)
@@ -321,7 +348,7 @@ func TestTreeAsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "tree.json", string(data)+"\n")
+	golden.Compare(t, "tree.json", string(data)+"\n")
 }
 
 func TestObjectsOfOthersAreNotOurs(t *testing.T) {
@@ -334,24 +361,5 @@ func TestObjectsOfOthersAreNotOurs(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, tree.Grow(w.Objects)); diff != "" {
 		t.Errorf("Grow() (-want +got):\n%s", diff)
-	}
-}
-
-// golden compares text with a file in testdata.
-func golden(t *testing.T, name, text string) {
-	t.Helper()
-	path := filepath.Join("testdata", strings.NewReplacer(" ", "-", ",", "").Replace(name))
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), text); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
 }

@@ -42,9 +42,13 @@ func Decide(s Snapshot) Plan {
 		d.stages[u.Unit] = u
 	}
 	d.strayOrders()
+	d.relabel()
 	if s.Group.Deleting {
 		d.remove()
 	} else {
+		if !s.Group.Finalizer { // somebody took it away
+			d.do(Action{Kind: RestoreFinalizer, Name: s.Group.Name, UID: s.Group.UID})
+		}
 		d.updates()
 		d.recover()
 		d.settle()
@@ -101,7 +105,7 @@ func (d *decision) deletePod(p Pod) {
 func (d *decision) members(u *v1alpha1.UnitUpdate) []*instance {
 	var out []*instance
 	for _, i := range d.instances {
-		if i.update == u {
+		if i.update == u || i.prepares == u {
 			out = append(out, i)
 		}
 	}

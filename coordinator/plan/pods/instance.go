@@ -21,9 +21,10 @@ type instance struct {
 	// pods are all that exist, by index.
 	pods []Pod
 	old  v1alpha1.InstanceStatus
-	// update covers the instance; nil: none does.
-	update *v1alpha1.UnitUpdate
-	phase  v1alpha1.InstancePhase
+	// update covers the instance; nil: none does. prepares is an update that merely prepares: the
+	// instance serves, and is looked after as if there were none.
+	update, prepares *v1alpha1.UnitUpdate
+	phase            v1alpha1.InstancePhase
 	// recoveries is how often it was created anew for having failed, this time included.
 	recoveries int32
 	// trouble says why the instance gets on no further, where its Pods do not.
@@ -57,9 +58,15 @@ func instances(s Snapshot) []*instance {
 		return cmp.Or(cmp.Compare(a.role, b.role), cmp.Compare(a.ordinal, b.ordinal))
 	})
 	for _, i := range out {
-		i.old = phases[i.unit]
+		if old := phases[i.unit]; old != nil {
+			i.old = *old
+		}
 		i.recoveries = i.old.Recoveries
-		i.update = covering(s.Group.Spec.Updates, i.unit)
+		if u := covering(s.Group.Spec.Updates, i.unit); u != nil && u.Permit.Allows(v1alpha1.PermitDrain) {
+			i.update = u
+		} else {
+			i.prepares = u
+		}
 		slices.SortFunc(i.pods, func(a, b Pod) int { return cmp.Compare(a.Index, b.Index) })
 	}
 	return out
@@ -96,12 +103,10 @@ func (i *instance) expected(p Pod) bool {
 	return i.declared && (!i.resolved || p.Index < i.size())
 }
 
-// atPin reports whether the Pod is what the pin says of its role.
+// atPin reports whether the Pod is what the pin says of its role. That it was made from the pin is enough: a
+// digest is this build's, and that of an earlier one may differ.
 func (i *instance) atPin(p Pod) bool {
-	if !i.resolved || p.Digest == "" {
-		return p.Revision == i.pin
-	}
-	return p.Digest == i.shape.Digest
+	return p.Revision == i.pin || i.resolved && p.Digest != "" && p.Digest == i.shape.Digest
 }
 
 // old Pods are those that the instance is not to have as they are.
@@ -160,8 +165,14 @@ func (i *instance) covered(p v1alpha1.Permit) bool {
 	return i.update != nil && i.update.Permit.Allows(p)
 }
 
-// removing reports whether the Pods of the instance are on their way out.
+// inPlace reports whether an update in place has taken the instance out of service.
+func (i *instance) inPlace() bool { return i.update != nil && i.update.Method == v1alpha1.UnitInPlace }
+
+// leaving reports whether the Pods of the instance are on their way out.
 func (i *instance) leaving() bool {
+	if i.inPlace() {
+		return false
+	}
 	if i.update != nil {
 		return !i.covered(v1alpha1.PermitSwap) || i.update.Method == v1alpha1.UnitRemove
 	}

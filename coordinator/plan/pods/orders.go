@@ -28,15 +28,20 @@ func (d *decision) order(p Pod) (Order, bool) {
 	return o, ok && o.PodUID == p.UID && o.Ours && !o.Deleting
 }
 
-// give has the agent of the Pod's node take the Pod as far as the permit says. The key tells a new
-// attempt from the present one; and what was given back in an attempt is taken in a new one only.
+// give has the agent of the Pod's node take the Pod as far as the permit says, and change nothing.
 func (d *decision) give(p Pod, key string, permit v1alpha1.Permit) {
-	order := NewOrder{PodUID: p.UID, Node: p.Node, Attempt: 1, Key: key, Permit: permit}
+	d.place(p, NewOrder{Key: key, Permit: permit})
+}
+
+// place gives an order about a Pod. The key tells a new attempt from the present one; and what was given
+// back in an attempt is taken in a new one only.
+func (d *decision) place(p Pod, order NewOrder) {
+	order.PodUID, order.Node, order.Attempt = p.UID, p.Node, 1
 	o, ours := d.order(p)
 	_, stands := d.orders[p.Name]
-	anew := o.Key != key || o.Permit == v1alpha1.PermitServe && permit != v1alpha1.PermitServe
+	anew := o.Key != order.Key || o.Permit == v1alpha1.PermitServe && order.Permit != v1alpha1.PermitServe
 	switch {
-	case ours && !anew && o.Permit.Allows(permit):
+	case ours && !anew && o.Permit.Allows(order.Permit):
 	case ours:
 		order.Attempt = o.Attempt
 		if anew {
@@ -117,7 +122,6 @@ func (d *decision) settled(p Pod) bool {
 // where no agent does it.
 func (d *decision) settle() {
 	for _, i := range d.instances {
-		d.relabel(i)
 		if i.leaving() || i.update != nil && !i.covered(v1alpha1.PermitServe) {
 			continue
 		}
@@ -126,19 +130,25 @@ func (d *decision) settle() {
 			key = OrderKey(i.update.Attempt)
 		}
 		for _, p := range i.pods {
-			if !i.outdated(p) && !p.Deleting {
-				d.release(p, key)
-				d.open(p)
+			if i.outdated(p) || p.Deleting {
+				continue
 			}
+			if i.prepares == nil && !i.inPlace() { // those have orders of their own
+				d.release(p, key)
+			}
+			d.open(p)
 		}
 	}
 }
 
-// relabel gives Pods back the labels by which Services and caches find them.
-func (d *decision) relabel(i *instance) {
-	for _, p := range i.pods {
-		if p.Mislabelled && !p.Deleting {
-			d.do(Action{Kind: RestoreLabels, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion})
+// relabel gives Pods back the labels by which Services and caches find them. Those that are being deleted
+// get them too: that they are gone has to be seen.
+func (d *decision) relabel() {
+	for _, i := range d.instances {
+		for _, p := range i.pods {
+			if p.Mislabelled {
+				d.do(Action{Kind: RestoreLabels, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion})
+			}
 		}
 	}
 }

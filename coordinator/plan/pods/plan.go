@@ -68,6 +68,8 @@ const (
 	UnsetLeader ActionKind = "UnsetLeader"
 	// RestoreLabels writes the labels that say where a Pod belongs.
 	RestoreLabels ActionKind = "RestoreLabels"
+	// RestoreFinalizer has the ServingGroup reserve its ordinal again.
+	RestoreFinalizer ActionKind = "RestoreFinalizer"
 	// RemoveFinalizer lets the ServingGroup go.
 	RemoveFinalizer ActionKind = "RemoveFinalizer"
 )
@@ -99,13 +101,19 @@ type NewPod struct {
 	Leader bool
 }
 
-// NewOrder says what an InPlaceUpdate asks for. Its containers are none.
+// NewOrder says what an InPlaceUpdate asks for.
 type NewOrder struct {
 	PodUID  types.UID
 	Node    string
 	Attempt int64
 	Key     string
 	Permit  v1alpha1.Permit
+	// Containers are those to change, none for a mere drain. Revision and Digest are what the Pod says
+	// that it is once it is opened; empty: what it says now.
+	Containers       []v1alpha1.ContainerImage
+	Revision, Digest string
+	// Alone: the Pod is its unit, so that it may be opened as soon as its new container is proved.
+	Alone bool
 }
 
 // KeyRecovery is the key of an order that no update of the unit asks for.
@@ -114,8 +122,8 @@ const KeyRecovery = "0"
 // OrderKey says for which attempt of a unit an order is given.
 func OrderKey(attempt int64) string { return strconv.FormatInt(attempt, 10) }
 
-// Decisive reports whether the plan does anything, or reports a stage or phase that old does not.
-// What a plan from a cache decides has to be decided anew from live readings before it is acted on.
+// Decisive reports whether the plan does anything, or reports a stage or phase that old does not, or fewer
+// Pods: one that caches do not show any more may have lost its labels only. What a plan from a cache decides has to be decided anew from live readings before it is acted on.
 func (p Plan) Decisive(old v1alpha1.ServingGroupStatus) bool {
 	if len(p.Actions) > 0 || len(p.Notices) > 0 {
 		return true
@@ -129,19 +137,24 @@ func (p Plan) Decisive(old v1alpha1.ServingGroupStatus) bool {
 			return true
 		}
 	}
-	phases := phasesOf(old)
-	for _, i := range p.Status.Instances {
-		if phases[v1alpha1.UnitName(i.Role, *i.Ordinal)].Phase != i.Phase {
+	was, is := phasesOf(old), phasesOf(p.Status)
+	for unit, i := range is {
+		if was[unit] == nil || was[unit].Phase != i.Phase {
+			return true
+		}
+	}
+	for unit, i := range was {
+		if is[unit] == nil && i.LivePods > 0 || is[unit] != nil && is[unit].LivePods < i.LivePods {
 			return true
 		}
 	}
 	return false
 }
 
-func phasesOf(s v1alpha1.ServingGroupStatus) map[string]v1alpha1.InstanceStatus {
-	out := make(map[string]v1alpha1.InstanceStatus, len(s.Instances))
-	for _, i := range s.Instances {
-		if i.Ordinal != nil {
+func phasesOf(s v1alpha1.ServingGroupStatus) map[string]*v1alpha1.InstanceStatus {
+	out := make(map[string]*v1alpha1.InstanceStatus, len(s.Instances))
+	for n := range s.Instances {
+		if i := &s.Instances[n]; i.Ordinal != nil {
 			out[v1alpha1.UnitName(i.Role, *i.Ordinal)] = i
 		}
 	}

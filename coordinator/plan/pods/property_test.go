@@ -148,7 +148,7 @@ func (w *world) hurt(kind, name string) {
 			p.ContainersReady, p.Restarted = false, w.now
 		}
 	case "drifts":
-		p.Digest = "forged"
+		p.Digest, p.Revision = "forged", "forged"
 	}
 }
 

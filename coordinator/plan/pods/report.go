@@ -183,7 +183,7 @@ func (d *decision) stuckPods() {
 func gravest(all []Verdict) Verdict {
 	order := []v1alpha1.ConditionReason{
 		v1alpha1.BlockedRevision, v1alpha1.BlockedName, v1alpha1.BlockedCreate, v1alpha1.BlockedNode,
-		v1alpha1.BlockedDelete, v1alpha1.BlockedFailed, v1alpha1.BlockedDeadline,
+		v1alpha1.BlockedDelete, v1alpha1.BlockedFailed, v1alpha1.BlockedRefused, v1alpha1.BlockedDeadline,
 	}
 	for _, reason := range order {
 		for _, v := range all {

@@ -8,7 +8,8 @@
 //	                                       |  ^
 //	                                       Failed
 //
-// A back-out is the same update with the pin for its target and permit Serve: no Pod is at another
+// With method InPlace it is Preparing -> Prepared before that, while the unit serves and is covered by
+// nothing; and Refused where an attempt ends before its swap. A back-out is the same update with the pin for its target and permit Serve: no Pod is at another
 // revision then, so that nothing is deleted. What is not covered follows its phase, which the status
 // keeps:
 //
@@ -62,6 +63,10 @@ type Settings struct {
 	Recovery     v1alpha1.RecoveryPolicy
 	RestartGrace time.Duration
 	Deadline     time.Duration
+	// DrainFor is how long a drain may take from the moment that a Pod is taken out of traffic.
+	DrainFor time.Duration
+	// Back are the roles that are drained after the others.
+	Back map[string]bool
 }
 
 // A Revision says what its Pods are like: by role name.
@@ -73,6 +78,8 @@ type Shape struct {
 	Digest string
 	// Workers is the number of worker Pods of an instance.
 	Workers int32
+	// Entry and Worker are the images of the regular containers, by name.
+	Entry, Worker map[string]string
 }
 
 // A Pod is a Pod that the group owns. Role, Instance and Index come from its name.
@@ -82,8 +89,11 @@ type Pod struct {
 	ResourceVersion string
 	Role            string
 	Instance, Index int32
-	// Revision is the Pod's label, Digest the annotation that it was born with.
+	// Revision is the Pod's label, Digest the annotation that says what it was made from, or last
+	// changed to.
 	Revision, Digest string
+	// Images are those of the Pod's regular containers by name. Read only for an update in place.
+	Images map[string]string
 	// Node is empty as long as the Pod is not scheduled.
 	Node    string
 	Created time.Time
@@ -126,9 +136,10 @@ type Order struct {
 	// Key is what the attempt was given for: see OrderKey.
 	Key    string
 	Permit v1alpha1.Permit
-	// ReportedAttempt, Stage and Message are the agent's report.
+	// ReportedAttempt, Stage, Reason and Message are the agent's report.
 	ReportedAttempt int64
 	Stage           v1alpha1.Stage
+	Reason          v1alpha1.Reason
 	Message         string
 }
 

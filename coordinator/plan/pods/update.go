@@ -3,11 +3,15 @@ package pods
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pitstop.dev/api/v1alpha1"
 )
+
+// silence is how much longer than the deadline an agent may take to say that it has passed.
+const silence = time.Minute
 
 // A standing is how far a unit is, and what it waits for.
 type standing struct {
@@ -25,11 +29,12 @@ func (d *decision) updates() {
 	for n := range d.s.Group.Spec.Updates {
 		u := &d.s.Group.Spec.Updates[n]
 		members := d.members(u)
-		if !u.Permit.Allows(v1alpha1.PermitDrain) {
-			continue
-		}
 		var at standing
 		switch {
+		case u.Method == v1alpha1.UnitInPlace:
+			at = d.inPlace(u, members)
+		case !u.Permit.Allows(v1alpha1.PermitDrain):
+			continue
 		case !u.Permit.Allows(v1alpha1.PermitSwap):
 			at = d.drain(u, members)
 		case u.Method == v1alpha1.UnitRemove:
@@ -39,7 +44,9 @@ func (d *decision) updates() {
 		}
 		d.stage(u, at)
 		for _, i := range members {
-			i.phase = i.phaseIn(at)
+			if i.update == u {
+				i.phase = i.phaseIn(at)
+			}
 		}
 	}
 }
@@ -51,7 +58,7 @@ func (i *instance) phaseIn(at standing) v1alpha1.InstancePhase {
 		return v1alpha1.InstanceRemoving
 	case at.frozen, !i.covered(v1alpha1.PermitSwap), i.update.Method == v1alpha1.UnitRemove:
 		return i.keptPhase()
-	case i.whole():
+	case i.whole(), i.inPlace() && i.old.Phase == v1alpha1.InstanceRunning:
 		return v1alpha1.InstanceRunning
 	}
 	// The update has taken over from a recovery that it met.
@@ -197,7 +204,7 @@ func notReady(p Pod) string {
 func (d *decision) stage(u *v1alpha1.UnitUpdate, at standing) {
 	was := d.stages[u.Unit]
 	if was.Attempt != u.Attempt {
-		was = v1alpha1.UnitUpdateStatus{}
+		was = v1alpha1.UnitUpdateStatus{Since: d.now()}
 	}
 	now := v1alpha1.UnitUpdateStatus{Unit: u.Unit, Attempt: u.Attempt, Stage: at.stage, Reason: at.reason, Message: at.message}
 	switch {
@@ -207,6 +214,8 @@ func (d *decision) stage(u *v1alpha1.UnitUpdate, at standing) {
 		}
 	case at.stage == v1alpha1.UnitSwapping && was.Stage == v1alpha1.UnitFailed:
 		now.Stage = v1alpha1.UnitFailed
+	case before(at.stage) && was.Stage == v1alpha1.UnitRefused && was.Reason == v1alpha1.UnitTooLong:
+		now = was // what comes too late is of no use: the attempt is being given up
 	case at.stage == v1alpha1.UnitSwapping && u.Permit.Allows(v1alpha1.PermitServe) &&
 		(was.Stage == v1alpha1.UnitVerified || was.Stage == v1alpha1.UnitInService):
 		now.Stage = v1alpha1.UnitVerified // as far as it has gone: what is left counts from there
@@ -222,16 +231,27 @@ func (d *decision) stage(u *v1alpha1.UnitUpdate, at standing) {
 	d.plan.Status.Updates = append(d.plan.Status.Updates, now)
 }
 
-// deadline has a unit fail that takes too long after its Pods were touched, and has the group report
-// any other stage that does.
+// before reports whether a stage comes before the swap, and has to be left in time.
+func before(stage v1alpha1.UnitStage) bool {
+	return stage == v1alpha1.UnitPreparing || stage == v1alpha1.UnitDraining
+}
+
+// deadline has a unit fail that takes too long after its Pods were touched, has an attempt in place be given
+// up that takes too long before that, and has the group report any other stage that does.
 func (d *decision) deadline(u *v1alpha1.UnitUpdate, now *v1alpha1.UnitUpdateStatus) {
+	inPlace := u.Method == v1alpha1.UnitInPlace
 	swapping := now.Stage == v1alpha1.UnitSwapping && u.Method != v1alpha1.UnitRemove ||
 		now.Stage == v1alpha1.UnitVerified && u.Permit.Allows(v1alpha1.PermitServe)
-	waits := swapping || now.Stage == v1alpha1.UnitDraining || now.Stage == v1alpha1.UnitSwapping
+	if swapping || before(now.Stage) || now.Stage == v1alpha1.UnitSwapping {
+		now.Deadline = new(metav1.NewTime(now.Since.Add(d.bound(u, now.Stage))))
+	}
 	switch {
-	case !waits || !d.due(now.Since.Add(d.s.Settings.Deadline)):
+	case now.Deadline == nil || !d.due(now.Deadline.Time):
 	case swapping:
 		now.Stage, now.Since = v1alpha1.UnitFailed, d.now()
+	case inPlace && !u.Swapped:
+		now.Message = fmt.Sprintf("it was %s since %s: %s", now.Stage, stamp(now.Since), now.Message)
+		now.Stage, now.Since, now.Reason = v1alpha1.UnitRefused, d.now(), v1alpha1.UnitTooLong
 	default:
 		d.block(v1alpha1.BlockedDeadline, fmt.Sprintf("%s is at stage %s since %s: %s",
 			unitWords(u.Unit), now.Stage, stamp(now.Since), now.Message))
@@ -239,6 +259,35 @@ func (d *decision) deadline(u *v1alpha1.UnitUpdate, now *v1alpha1.UnitUpdateStat
 	if now.Stage == v1alpha1.UnitFailed {
 		d.block(v1alpha1.BlockedFailed, fmt.Sprintf("%s failed at revision %s at %s: %s; it comes good when its Pods are ready, or is updated again for a new revision",
 			unitWords(u.Unit), u.Target, stamp(now.Since), now.Message))
+	}
+	if now.Stage == v1alpha1.UnitRefused {
+		d.block(v1alpha1.BlockedRefused, fmt.Sprintf("%s is not brought to revision %s, %s since %s: %s; %s", unitWords(u.Unit), u.Target,
+			now.Reason, stamp(now.Since), now.Message, refusedWords(u)))
+	}
+}
+
+// bound is how long an update may be at a stage that waits on the world. The agents of a unit in place
+// have the deadline first, and a minute more to say that it has passed.
+func (d *decision) bound(u *v1alpha1.UnitUpdate, stage v1alpha1.UnitStage) time.Duration {
+	switch {
+	case u.Method != v1alpha1.UnitInPlace:
+		return d.s.Settings.Deadline
+	case stage == v1alpha1.UnitDraining:
+		return d.s.Settings.Deadline + d.s.Settings.DrainFor + silence
+	default:
+		return d.s.Settings.Deadline + silence
+	}
+}
+
+// refusedWords says what a refused attempt means for the unit.
+func refusedWords(u *v1alpha1.UnitUpdate) string {
+	switch {
+	case u.Swapped:
+		return "it stays out of traffic until it is updated to a revision that its nodes can have"
+	case u.Permit.Allows(v1alpha1.PermitDrain):
+		return "it goes back in service as it was"
+	default:
+		return "it serves as before"
 	}
 }
 
@@ -250,6 +299,8 @@ func (d *decision) announce(now v1alpha1.UnitUpdateStatus, at standing) {
 			Reason: v1alpha1.EventDrainSkipped, Warning: true,
 			Message: unitWords(now.Unit) + " goes without a drain of " + strings.Join(at.skipped, ", ") + ": no live agent drains there",
 		})
+	case now.Stage == v1alpha1.UnitRefused:
+		d.note(Notice{Reason: v1alpha1.EventUnitRefused, Warning: true, Message: unitWords(now.Unit) + ": " + string(now.Reason) + ": " + now.Message})
 	case now.Stage == v1alpha1.UnitFailed:
 		d.note(Notice{Reason: v1alpha1.EventUnitFailed, Warning: true, Message: unitWords(now.Unit) + ": " + now.Message})
 	}

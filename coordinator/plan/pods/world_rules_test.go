@@ -67,6 +67,10 @@ func (w *world) judge(a pods.Action) {
 		if !w.group.Deleting || len(w.pods) > 0 {
 			w.fail("the group is let go with Pods")
 		}
+	case pods.RestoreFinalizer:
+		if w.group.Deleting || w.group.Finalizer {
+			w.fail("the finalizer is restored without need")
+		}
 	case pods.DeleteService, pods.SetLeader, pods.UnsetLeader, pods.RestoreLabels:
 	}
 }

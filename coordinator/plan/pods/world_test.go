@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"time"
 
@@ -174,6 +175,8 @@ func (w *world) apply(a pods.Action) {
 		p.Leader = a.Kind == pods.SetLeader
 	case pods.RestoreLabels:
 		p.Mislabelled = false
+	case pods.RestoreFinalizer:
+		w.group.Finalizer = true
 	case pods.RemoveFinalizer:
 		w.gone = true
 	}
@@ -230,7 +233,7 @@ func (w *world) agent(name string, refuses bool) bool {
 	if p.HeldInPlace || p.HeldUnit || p.HeldOther {
 		p.gate = closed
 	}
-	if before == *p && (o == nil || reported == *o) {
+	if reflect.DeepEqual(before, *p) && (o == nil || reported == *o) {
 		return false
 	}
 	w.say("agent: %s", name)

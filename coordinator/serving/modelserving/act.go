@@ -56,6 +56,8 @@ func (p *pass) take(ctx context.Context, a plan.Action) (bool, error) {
 	switch a.Kind {
 	case plan.Book:
 		return p.book(ctx, a.Entries)
+	case plan.Reject:
+		return p.reject(ctx)
 	case plan.Strike:
 		return p.strike(ctx, a.Entries)
 	case plan.Create:
@@ -70,38 +72,65 @@ func (p *pass) take(ctx context.Context, a plan.Action) (bool, error) {
 
 // book enters units into the ledger. That it carries the resourceVersion is what makes the ledger
 // one that nobody overdraws: whoever has not seen the last entry fails. It is written even if all of
-// them are in the ledger already, as the answer proves that what was read is what there is.
+// them are in the ledger already, as the answer proves that what was read is what there is. The report
+// of the pass goes with it, and what was struck.
 func (p *pass) book(ctx context.Context, entries []string) (bool, error) {
-	ms := p.ms.DeepCopy()
+	ms := p.reported()
 	ms.Status.Updating = append(ms.Status.Updating, entries...)
 	slices.Sort(ms.Status.Updating)
 	ms.Status.Updating = slices.Compact(ms.Status.Updating)
-	return true, p.replaceStatus(ctx, ms)
-}
-
-// strike takes from the ledger the units whose update is seen closed by a live read. It first makes
-// sure that the ledger is today's, lest groups be marked for an entry that is gone.
-func (p *pass) strike(ctx context.Context, entries []string) (bool, error) {
-	if err := p.confirm(ctx); err != nil {
+	was := p.ms.Status
+	if err := p.replaceStatus(ctx, ms); err != nil {
 		return false, err
 	}
-	closed := map[string]bool{}
+	p.tell(was)
+	return true, nil
+}
+
+// reject gives up the target, of which a unit failed: nothing is taken back before that is written.
+func (p *pass) reject(ctx context.Context) (bool, error) {
+	ms := p.ms.DeepCopy()
+	ms.Status.RejectedRevision = p.target
+	return p.writeStatus(ctx, ms)
+}
+
+// strike has the units leave the ledger whose update is closed for certain. They leave it with the next
+// write of the status.
+func (p *pass) strike(ctx context.Context, entries []string) (bool, error) {
 	for _, entry := range entries {
 		ok, err := p.closed(ctx, entry)
 		if err != nil {
 			return false, err
 		}
-		closed[entry] = ok
+		p.struck[entry] = ok
 	}
-	ms := p.ms.DeepCopy()
-	ms.Status.Updating = slices.DeleteFunc(ms.Status.Updating, func(e string) bool { return closed[e] })
-	return p.writeStatus(ctx, ms)
+	return true, nil
 }
 
-// closed reads a unit's ServingGroup live. A unit is closed if it is in no update and its group is
-// not on its way out, or is gone.
+// ledger is the ledger without what was struck.
+func (p *pass) ledger() []string {
+	return slices.DeleteFunc(slices.Clone(p.ms.Status.Updating), func(e string) bool { return p.struck[e] })
+}
+
+// keepStrikes writes no more than the ledger, if anything was struck: the rest of the pass was in vain.
+func (p *pass) keepStrikes(ctx context.Context) error {
+	ms := p.ms.DeepCopy()
+	ms.Status.Updating = p.ledger()
+	_, err := p.writeStatus(ctx, ms)
+	return err
+}
+
+// closed finds out whether a unit is closed: it is in no update and its group is not on its way out, or
+// is gone. The API server says so, now or in its answer to the write by which this pass closed the unit.
+// Else it is first made sure that the ledger is today's, lest groups be marked for an entry that is gone.
 func (p *pass) closed(ctx context.Context, entry string) (bool, error) {
 	name, unit, _ := strings.Cut(entry, "/")
+	if sg := p.written[name]; sg != nil {
+		return isClosed(sg, unit), nil
+	}
+	if err := p.confirm(ctx); err != nil {
+		return false, err
+	}
 	var sg v1alpha1.ServingGroup
 	err := p.Live.Get(ctx, client.ObjectKey{Namespace: p.ms.Namespace, Name: name}, &sg)
 	if apierrors.IsNotFound(err) || err == nil && !metav1.IsControlledBy(&sg, p.ms) {
@@ -110,15 +139,21 @@ func (p *pass) closed(ctx context.Context, entry string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if !sg.DeletionTimestamp.IsZero() || slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == unit }) {
+	if !isClosed(&sg, unit) {
 		return false, nil
 	}
 	return true, p.fence(ctx, &sg)
 }
 
+func isClosed(sg *v1alpha1.ServingGroup, unit string) bool {
+	return sg.DeletionTimestamp.IsZero() &&
+		!slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == unit && !u.Preparing() })
+}
+
 // fence leaves a mark on a ServingGroup, so that the write with which a former leader, which died
 // or slept after it had booked the unit, would yet open its update meets a later version. The mark
-// is the version that it replaces, which no mark was before.
+// is the version that it replaces, which no mark was before. The write that closes a unit in the pass
+// that strikes it is such a mark itself.
 func (p *pass) fence(ctx context.Context, sg *v1alpha1.ServingGroup) error {
 	if _, done := p.fenced[sg.Name]; done {
 		return nil
@@ -143,11 +178,17 @@ func (p *pass) bound(group, read string) string {
 	return read
 }
 
-// write replaces the spec of a ServingGroup.
+// write replaces the spec of a ServingGroup. A pin that moves outside an update has no entry in the ledger
+// that proves the declaration to be today's, so that is read.
 func (p *pass) write(ctx context.Context, a plan.Action) (bool, error) {
 	read := p.groups[a.Group]
 	if read == nil || read.UID != a.UID {
 		return false, errStale
+	}
+	if a.Spec.Revision != read.Spec.Revision && len(a.Spec.Updates) == 0 {
+		if err := p.confirm(ctx); err != nil {
+			return false, err
+		}
 	}
 	sg := read.DeepCopy()
 	if v, ok := p.fenced[a.Group]; ok {
@@ -160,6 +201,7 @@ func (p *pass) write(ctx context.Context, a plan.Action) (bool, error) {
 	if err := p.Client.Update(ctx, sg); err != nil {
 		return false, gone(err)
 	}
+	p.written[a.Group] = sg
 	return true, nil
 }
 
@@ -171,8 +213,12 @@ func gone(err error) error {
 	return err
 }
 
-// delete deletes a ServingGroup; its finalizer keeps it until the last Pod is gone.
+// delete deletes a ServingGroup; its finalizer keeps it until the last Pod is gone. One that somebody took
+// the finalizer from is left until the ServingGroup controller has put it back.
 func (p *pass) delete(ctx context.Context, a plan.Action) (bool, error) {
+	if read := p.groups[a.Group]; read != nil && !controllerutil.ContainsFinalizer(read, v1alpha1.FinalizerOrdinal) {
+		return false, errStale
+	}
 	sg := &v1alpha1.ServingGroup{ObjectMeta: metav1.ObjectMeta{Namespace: p.ms.Namespace, Name: a.Group}}
 	version := p.bound(a.Group, a.ResourceVersion)
 	err := p.Client.Delete(ctx, sg, client.Preconditions{UID: &a.UID, ResourceVersion: &version})

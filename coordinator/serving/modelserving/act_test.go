@@ -222,6 +222,14 @@ func TestAnOutdatedViewWritesNothing(t *testing.T) {
 			w.freeze()
 			change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = nil })
 		},
+		"a ModelServing that has another template now": func(w *world) {
+			sg := get[v1alpha1.ServingGroup](w, "ms-1")
+			settle := open(sg)
+			settle.Spec.Revision, settle.Spec.Updates = "the-target-then", nil
+			w.decide = do(settle)
+			w.freeze()
+			change(w, "ms", setImage("engine:2"))
+		},
 		"a group whose Pods were lost": func(w *world) {
 			sg := get[v1alpha1.ServingGroup](w, "ms-1")
 			w.decide = do(open(sg))
@@ -242,6 +250,11 @@ func TestAnOutdatedViewWritesNothing(t *testing.T) {
 			w.decide = do(plan.Action{Kind: plan.Delete, Group: sg.Name, UID: sg.UID, ResourceVersion: sg.ResourceVersion})
 			w.freeze()
 			change(w, "ms-1", func(sg *v1alpha1.ServingGroup) { sg.Spec.LastAttempt++ })
+		},
+		"a group that nothing keeps until its Pods are gone": func(w *world) {
+			change(w, "ms-1", func(sg *v1alpha1.ServingGroup) { sg.Finalizers = nil })
+			sg := get[v1alpha1.ServingGroup](w, "ms-1")
+			w.decide = do(plan.Action{Kind: plan.Delete, Group: sg.Name, UID: sg.UID, ResourceVersion: sg.ResourceVersion})
 		},
 		"a group of the same name that was made anew and is to be deleted": func(w *world) {
 			sg := get[v1alpha1.ServingGroup](w, "ms-1")

@@ -20,6 +20,8 @@ func declaration(ms *v1alpha1.ModelServing) (plan.Serving, error) {
 		Name: ms.Name, Replicas: ptr.Deref(ms.Spec.Replicas, 1), Paused: ms.Spec.Paused,
 		Type: cmp.Or(strategy.Type, v1alpha1.ServingGroupRollingUpdate), MinReady: seconds(strategy.MinReadySeconds),
 		Deadline: seconds(ptr.Deref(ms.Spec.ProgressDeadlineSeconds, 1800)),
+		InPlace:  strategy.UpdateMethod == v1alpha1.UpdateInPlace,
+		Rollback: strategy.InPlace.OnFailure == v1alpha1.FailureRollback,
 	}
 	n := numbers{total: s.Replicas}
 	if s.Type == v1alpha1.ServingGroupRollingUpdate {
@@ -33,7 +35,16 @@ func declaration(ms *v1alpha1.ModelServing) (plan.Serving, error) {
 	if n.err != nil {
 		return s, fmt.Errorf("rolloutStrategy: %w", n.err)
 	}
-	return s, declareRoles(&s, ms.Spec.Template.Roles)
+	if err := declareRoles(&s, ms.Spec.Template.Roles); err != nil {
+		return s, err
+	}
+	if s.InPlace { // what is updated in place needs no stand-in; admission refuses any other number
+		s.MaxSurge = 0
+		for i := range s.Roles {
+			s.Roles[i].MaxSurge = 0
+		}
+	}
+	return s, nil
 }
 
 func declareRoles(s *plan.Serving, roles []v1alpha1.Role) error {

@@ -116,3 +116,48 @@ func TestAPassMayStrikeAUnitAndWriteItsGroup(t *testing.T) {
 		t.Errorf("%d writes of the group, want one mark and the spec", marks)
 	}
 }
+
+// What the API server answers to the write that closes a unit is as good as a live read, and a later
+// version than a former leader can have seen the unit open at.
+func TestAPassStrikesWhatItCloses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		leaves v1alpha1.ServingGroupSpec
+		want   []string
+	}{
+		"closed":              {v1alpha1.ServingGroupSpec{}, nil},
+		"left open, it stays": {v1alpha1.ServingGroupSpec{Updates: []v1alpha1.UnitUpdate{{Attempt: 1}}}, []string{"ms-0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := running(t, 1)
+			change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = []string{"ms-0"} })
+			sg := get[v1alpha1.ServingGroup](w, "ms-0")
+			spec := *sg.Spec.DeepCopy()
+			spec.Updates = tt.leaves.Updates
+			w.writes = nil
+			w.decide = do(
+				plan.Action{Kind: plan.Write, Group: sg.Name, UID: sg.UID, ResourceVersion: sg.ResourceVersion, Spec: spec},
+				plan.Action{Kind: plan.Strike, Entries: []string{"ms-0"}},
+			)
+			w.mustPass()
+			if diff := cmp.Diff(tt.want, w.serving().Status.Updating); diff != "" {
+				t.Errorf("ledger (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"update ServingGroup ms-0", "update status ModelServing ms"}, w.writes); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What was struck leaves the ledger although the rest of the pass was in vain.
+func TestAStrikeOutlastsAPassOnAnOutdatedView(t *testing.T) {
+	w := running(t, 2)
+	change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Status.Updating = []string{"ms-0", "ms-9"} })
+	late := open(get[v1alpha1.ServingGroup](w, "ms-1"))
+	change(w, "ms-1", func(sg *v1alpha1.ServingGroup) { sg.Spec.LastAttempt++ })
+	w.decide = do(plan.Action{Kind: plan.Strike, Entries: []string{"ms-0"}}, late)
+	w.mustPass()
+	if diff := cmp.Diff([]string{"ms-9"}, w.serving().Status.Updating); diff != "" {
+		t.Errorf("ledger (-want +got):\n%s", diff)
+	}
+}

@@ -53,7 +53,7 @@ func key(h revision.History) string {
 	fmt.Fprintf(&b, "%s %d %d %q", h.Owner.UID, h.Owner.Generation, h.CollisionCount, sets.List(h.References))
 	stored := make([]string, 0, len(h.Stored))
 	for _, cr := range h.Stored {
-		stored = append(stored, fmt.Sprintf("%s %s", cr.UID, cr.ResourceVersion))
+		stored = append(stored, string(cr.UID)+" "+cr.ResourceVersion)
 	}
 	slices.Sort(stored)
 	return b.String() + strings.Join(stored, ",")

@@ -30,6 +30,7 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/plan"
+	"pitstop.dev/coordinator/revision"
 )
 
 const (
@@ -77,8 +78,9 @@ func (c Config) Validate() error {
 // passes that they depend on: metrics, and what revisions say, which never changes.
 type Reconciler struct {
 	Config
-	metrics *metrics
-	memo    memo
+	metrics   *metrics
+	memo      memo
+	revisions revision.Memo
 }
 
 // New returns a Reconciler. It starts nothing.
@@ -137,7 +139,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p := &pass{Reconciler: r, ms: &ms, now: r.Clock.Now(), fenced: map[string]version{}}
+	p := &pass{
+		Reconciler: r, ms: &ms, now: r.Clock.Now(),
+		fenced: map[string]version{}, written: map[string]*v1alpha1.ServingGroup{}, struck: map[string]bool{},
+	}
 	again, err := p.run(ctx)
 	if stale(err) {
 		logr.FromContextOrDiscard(ctx).V(2).Info("the view is outdated", "modelserving", req.String(), "cause", err.Error())
@@ -155,6 +160,12 @@ type pass struct {
 	groups map[string]*v1alpha1.ServingGroup // the same by name
 	fenced map[string]version                // those that a mark was left on
 	fresh  bool                              // whether a live read confirmed ms
+	// written are the groups as the API server answered to writes of this pass; struck says of which
+	// ledger entries this pass knows that they are closed.
+	written map[string]*v1alpha1.ServingGroup
+	struck  map[string]bool
+	target  string    // the revision of the spec
+	decided plan.Plan // what this pass is to do and to report
 	troubles
 }
 
@@ -170,19 +181,20 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	p.target = versions.target
 	snapshot, err := p.observe(versions)
 	if err != nil {
 		return 0, err
 	}
-	decided := p.Decide(snapshot)
-	if err := p.act(ctx, decided.Actions); err != nil {
+	p.decided = p.Decide(snapshot)
+	if err := p.act(ctx, p.decided.Actions); err != nil {
 		if stale(err) {
-			return 0, err // the report would be about what no longer is
+			return 0, errors.Join(err, p.keepStrikes(ctx)) // a report would be about what no longer is
 		}
-		return 0, errors.Join(err, p.report(ctx, decided.Report, snapshot))
+		return 0, errors.Join(err, p.report(ctx))
 	}
-	if err := p.report(ctx, decided.Report, snapshot); err != nil {
+	if err := p.report(ctx); err != nil {
 		return 0, err
 	}
-	return p.again(decided.Recheck), p.trim(ctx, versions)
+	return p.again(p.decided.Recheck), p.trim(ctx, versions)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,7 @@ type versions struct {
 	stored      []*appsv1.ControllerRevision // those found; other owners' among them
 	superfluous []*appsv1.ControllerRevision // those that nobody needs, as far as the caches know
 	layouts     map[string]plan.Layout       // of the target and of all that is referred to and can be read
+	obstacles   map[string]string            // what keeps units at a revision from the target in place
 	collisions  int32
 }
 
@@ -51,10 +53,11 @@ func (p *pass) store(ctx context.Context) (versions, error) {
 
 func (p *pass) decideVersions(ctx context.Context, stored []*appsv1.ControllerRevision, known string) (versions, error) {
 	h := p.history(stored)
-	var err error
-	if h.Data, err = revision.Project(&p.ms.Spec); err != nil {
+	declared, err := p.revisions.Project(p.ms)
+	if err != nil {
 		return versions{}, fmt.Errorf("%w: %w", errNoRevision, err)
 	}
+	h.Data = declared.Data
 	for try := range maxNames {
 		d, err := revision.Decide(h)
 		if err != nil {
@@ -65,10 +68,19 @@ func (p *pass) decideVersions(ctx context.Context, stored []*appsv1.ControllerRe
 			return versions{}, fmt.Errorf("store revision %s: %w", d.Target, err)
 		}
 		if taken != nil {
-			h.Stored = append(slices.DeleteFunc(h.Stored, func(o *appsv1.ControllerRevision) bool { return o.Name == taken.Name }), taken)
+			h.Stored = append(without(h.Stored, taken.Name), taken)
+			continue
+		}
+		lost, err := p.lost(ctx, d)
+		if err != nil {
+			return versions{}, fmt.Errorf("read revision %s: %w", d.Target, err)
+		}
+		if lost {
+			h.Stored = without(h.Stored, d.Target)
 			continue
 		}
 		v := versions{target: d.Target, stored: h.Stored, superfluous: d.Delete, collisions: d.CollisionCount}
+		v.layouts = map[string]plan.Layout{v.target: layout(declared)}
 		complete, err := p.readLayouts(ctx, &v, h)
 		if err == nil && complete && try == 0 && d.Create == nil && d.Raise == nil {
 			p.memo.remember(p.name(), known, v)
@@ -78,11 +90,25 @@ func (p *pass) decideVersions(ctx context.Context, stored []*appsv1.ControllerRe
 	return versions{}, fmt.Errorf("%w: %d names of revisions are taken", errStale, maxNames)
 }
 
+func without(stored []*appsv1.ControllerRevision, name string) []*appsv1.ControllerRevision {
+	return slices.DeleteFunc(slices.Clone(stored), func(cr *appsv1.ControllerRevision) bool { return cr.Name == name })
+}
+
+// lost reports whether a target that was found in the cache, and that nothing names yet, is there no more:
+// as long as nothing did, it could be trimmed.
+func (p *pass) lost(ctx context.Context, d revision.Decision) (bool, error) {
+	if d.Create != nil || d.Raise != nil || d.Target == p.ms.Status.UpdateRevision {
+		return false, nil
+	}
+	cr, err := p.revision(ctx, d.Target)
+	return err == nil && (cr == nil || !metav1.IsControlledBy(cr, p.ms)), err
+}
+
 func (p *pass) history(stored []*appsv1.ControllerRevision) revision.History {
 	return revision.History{
 		Owner: p.ms, Stored: stored, References: revision.References(p.ms, p.items),
 		Limit:          ptr.Deref(p.ms.Spec.RevisionHistoryLimit, 10),
-		CollisionCount: ptr.Deref(p.ms.Status.CollisionCount, 0),
+		CollisionCount: ptr.Deref(p.ms.Status.CollisionCount, 0), Memo: &p.revisions,
 	}
 }
 
@@ -136,7 +162,7 @@ func (p *pass) adopt(ctx context.Context, v versions) error {
 	if p.ms.Status.CurrentRevision != "" && ptr.Deref(p.ms.Status.CollisionCount, 0) == v.collisions {
 		return nil
 	}
-	ms := p.ms.DeepCopy()
+	ms := p.draft()
 	if ms.Status.CurrentRevision == "" {
 		ms.Status.CurrentRevision, ms.Status.UpdateRevision = v.target, v.target
 	}
@@ -146,15 +172,15 @@ func (p *pass) adopt(ctx context.Context, v versions) error {
 	return p.replaceStatus(ctx, ms)
 }
 
-// readLayouts reads the roles of the target and of every revision that is referred to. One that the
-// cache lacks is read live; one that is missing, another's or unreadable has none. It reports
-// whether the cache had all of them.
+// readLayouts reads the roles of every other revision that is referred to. One that the cache lacks is
+// read live; one that is missing, another's or unreadable has none. It reports whether the cache had
+// all of them.
 func (p *pass) readLayouts(ctx context.Context, v *versions, h revision.History) (complete bool, err error) {
 	cached := map[string]*appsv1.ControllerRevision{}
 	for _, cr := range v.stored {
 		cached[cr.Name] = cr
 	}
-	v.layouts = map[string]plan.Layout{v.target: layout(h.Data)}
+	v.obstacles = map[string]string{}
 	complete = true
 	for name := range h.References {
 		if name == v.target {
@@ -170,17 +196,20 @@ func (p *pass) readLayouts(ctx context.Context, v *versions, h revision.History)
 		if cr == nil || !metav1.IsControlledBy(cr, p.ms) {
 			continue
 		}
-		if data, err := revision.Decode(cr); err == nil {
-			v.layouts[name] = layout(data)
+		if stored, err := p.revisions.Read(cr); err == nil {
+			v.layouts[name] = layout(stored)
+			if differences := revision.Obstacles(stored.Data, h.Data); len(differences) > 0 {
+				v.obstacles[name] = strings.Join(differences, "; ")
+			}
 		}
 	}
 	return complete, nil
 }
 
-func layout(d revision.Data) plan.Layout {
-	roles := plan.Layout{}
-	for _, r := range d.Roles {
-		roles[r.Name] = plan.RoleLayout{Digest: d.RoleDigest(r.Name), Workers: r.WorkerReplicas}
+func layout(r revision.Reading) plan.Layout {
+	roles := make(plan.Layout, len(r.Data.Roles))
+	for _, role := range r.Data.Roles {
+		roles[role.Name] = plan.RoleLayout{Digest: r.Digests[role.Name], Workers: role.WorkerReplicas}
 	}
 	return roles
 }

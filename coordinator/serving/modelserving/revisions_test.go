@@ -1,6 +1,7 @@
 package modelserving_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/plan"
@@ -236,4 +238,45 @@ func TestARevisionThatWasRaisedSinceIsNotTrimmed(t *testing.T) {
 	if !slices.Contains(w.revisionNames(), names[1]) {
 		t.Error("the revision is gone")
 	}
+}
+
+// With no history the revision of an earlier declaration goes at once. A cache that shows it still, and
+// none of the later ones, must not make it the target.
+func TestATargetThatWasTrimmedIsStoredAgain(t *testing.T) {
+	w := running(t, 1)
+	first := w.serving().Status.CurrentRevision
+	w.freeze()
+	old := w.cache
+	w.thaw()
+	change(w, "ms", func(ms *v1alpha1.ModelServing) { ms.Spec.RevisionHistoryLimit = new(int32(0)) })
+	change(w, "ms", setImage("engine:2"))
+	w.settle()
+	if names := w.revisions(); len(names) != 1 || names[0].Name == first {
+		t.Fatalf("revisions %v", names)
+	}
+	change(w, "ms", setImage("engine:1"))
+	w.freeze()
+	w.cache = lateRevisions{w.cache, old}
+	w.onWrite = func(verb string, o client.Object) {
+		if ms, ok := o.(*v1alpha1.ModelServing); ok && verb == "update status" {
+			get[appsv1.ControllerRevision](w, ms.Status.UpdateRevision)
+		}
+	}
+	w.mustPass()
+	if w.serving().Status.UpdateRevision != first {
+		t.Errorf("the target is %s, want %s again", w.serving().Status.UpdateRevision, first)
+	}
+}
+
+// lateRevisions is a cache that is late for ControllerRevisions alone.
+type lateRevisions struct {
+	client.Reader
+	late client.Reader
+}
+
+func (c lateRevisions) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if _, revisions := list.(*appsv1.ControllerRevisionList); revisions {
+		return c.late.List(ctx, list, opts...)
+	}
+	return c.Reader.List(ctx, list, opts...)
 }

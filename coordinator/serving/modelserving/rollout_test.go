@@ -29,13 +29,10 @@ func TestRolloutWritesInOrder(t *testing.T) {
 	w.settle()
 	target := w.serving().Status.UpdateRevision
 	want := []string{"create ControllerRevision " + target}
-	want = append(want, "update status ModelServing ms", "update ServingGroup ms-0") // booked, opened
-	want = append(want, "update status ModelServing ms")                             // the new target
-	for _, writes := range [][]string{{"update ServingGroup ms-0"}, {"update ServingGroup ms-0"}} {
-		want = append(want, writes...) // swap, close
-	}
+	want = append(want, "update status ModelServing ms", "update ServingGroup ms-0") // booked with the new target, opened
+	want = append(want, "update ServingGroup ms-0", "update ServingGroup ms-0")      // swap, close
 	want = append(want, "update ServingGroup ms-0", "update status ModelServing ms") // fenced, struck
-	want = append(want, "update status ModelServing ms")                             // one more is updated
+	want = append(want, "update status ModelServing ms", "update ServingGroup ms-1") // booked, opened
 	if diff := cmp.Diff(want, w.writes[:len(want)]); diff != "" {
 		t.Errorf("first unit of the rollout (-want +got):\n%s", diff)
 	}

@@ -19,20 +19,27 @@ import (
 const maxMessage = 2048
 
 // report writes the status, if it says anything new, and tells what has changed.
-func (p *pass) report(ctx context.Context, report plan.Report, s plan.Snapshot) error {
-	ms := p.ms.DeepCopy()
+func (p *pass) report(ctx context.Context) error { return p.publish(ctx, p.reported()) }
+
+// reported is the ModelServing with the status as the plan, and what the actions have met, has it.
+func (p *pass) reported() *v1alpha1.ModelServing {
+	ms, report := p.draft(), p.decided.Report
 	st := &ms.Status
+	st.ObservedGeneration, st.Selector, st.Updating = ms.Generation, selector(ms.Name), p.ledger()
 	st.Replicas, st.ReadyReplicas, st.AvailableReplicas, st.UpdatedReplicas = report.Replicas, report.Ready, report.Available, report.Updated
-	st.UpdateRevision = s.Target
+	st.UpdateRevision = p.target
+	if st.RejectedRevision != p.target {
+		st.RejectedRevision = "" // it is the template's no longer
+	}
 	if report.Complete {
-		st.CurrentRevision = s.Target
+		st.CurrentRevision = p.target
 	}
 	p.set(ms, v1alpha1.ConditionAvailable, report.Enough)
 	p.set(ms, v1alpha1.ConditionProgressing, report.Progressing)
 	if blocked, known := p.blocked(report.Blocked); known {
 		p.set(ms, v1alpha1.ConditionBlocked, blocked)
 	}
-	return p.publish(ctx, ms)
+	return ms
 }
 
 // refused says whether the revision of the spec cannot be stored before a person has changed something.
@@ -42,7 +49,8 @@ func refused(err error) bool {
 
 // reportUnstored says that nothing goes on since the target's revision cannot be stored.
 func (p *pass) reportUnstored(ctx context.Context, cause error) error {
-	ms := p.ms.DeepCopy()
+	ms := p.draft()
+	ms.Status.ObservedGeneration, ms.Status.Selector = ms.Generation, selector(ms.Name)
 	p.set(ms, v1alpha1.ConditionBlocked, plan.Verdict{
 		True: true, Reason: v1alpha1.BlockedRevision,
 		Message: fmt.Sprintf("the revision of the spec is not stored, so nothing is created or updated: %v; it is tried again every %s", cause, refusedRetry),
@@ -53,8 +61,6 @@ func (p *pass) reportUnstored(ctx context.Context, cause error) error {
 // publish writes the status and then, once it stands, tells of the change.
 func (p *pass) publish(ctx context.Context, ms *v1alpha1.ModelServing) error {
 	was := p.ms.Status
-	ms.Status.ObservedGeneration = ms.Generation
-	ms.Status.Selector = selector(ms.Name)
 	if _, err := p.writeStatus(ctx, ms); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
@@ -63,9 +69,16 @@ func (p *pass) publish(ctx context.Context, ms *v1alpha1.ModelServing) error {
 	return nil
 }
 
+// draft is the ModelServing with a status of its own, to be changed. It shares the rest.
+func (p *pass) draft() *v1alpha1.ModelServing {
+	ms := *p.ms
+	ms.Status = *p.ms.Status.DeepCopy()
+	return &ms
+}
+
 // writeStatus writes ms unless it says what is known already.
 func (p *pass) writeStatus(ctx context.Context, ms *v1alpha1.ModelServing) (bool, error) {
-	if equality.Semantic.DeepEqual(ms.Status, p.ms.Status) {
+	if equality.Semantic.DeepEqual(&ms.Status, &p.ms.Status) {
 		return false, nil
 	}
 	return true, p.replaceStatus(ctx, ms)
@@ -74,6 +87,7 @@ func (p *pass) writeStatus(ctx context.Context, ms *v1alpha1.ModelServing) (bool
 // replaceStatus writes ms, bound to the version that was read. Once that succeeded, and only then, it
 // takes the place of the pass's own.
 func (p *pass) replaceStatus(ctx context.Context, ms *v1alpha1.ModelServing) error {
+	ms = ms.DeepCopy() // the answer is read into it
 	if err := p.Client.Status().Update(ctx, ms); err != nil {
 		return gone(err)
 	}

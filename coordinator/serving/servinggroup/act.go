@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -85,8 +86,10 @@ func (r *Reconciler) take(ctx context.Context, s *sight, a pods.Action) error {
 		return r.updatePod(ctx, s, a)
 	case pods.OpenGate:
 		return r.openGate(ctx, s, a)
+	case pods.RestoreFinalizer:
+		return r.setFinalizer(ctx, s, controllerutil.AddFinalizer)
 	case pods.RemoveFinalizer:
-		return r.removeFinalizer(ctx, s)
+		return client.IgnoreNotFound(r.setFinalizer(ctx, s, controllerutil.RemoveFinalizer))
 	}
 	return fmt.Errorf("unknown action %q", a.Kind)
 }
@@ -102,21 +105,52 @@ func (r *Reconciler) createPod(ctx context.Context, s *sight, a pods.Action) err
 // errTaken reports that another owner has an object of the name.
 var errTaken = errors.New("is the name of an object of another owner: delete it, or rename the ModelServing")
 
-// create makes an object of the group. One that is there already is fine if it is the group's: the
-// cache was late. It is never adopted.
+// create makes an object of the group. It never adopts what has the name already.
 func (r *Reconciler) create(ctx context.Context, s *sight, obj client.Object) error {
 	err := r.cfg.Client.Create(ctx, obj)
 	if !apierrors.IsAlreadyExists(err) {
 		return wrap(err, "create", obj)
 	}
-	err = r.cfg.Live.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+	return r.find(ctx, s, obj)
+}
+
+// find finds out whose the object is that has the name. One of the group's is fine: the cache was late, or
+// somebody took from it the labels that caches select by, and it gets them back.
+func (r *Reconciler) find(ctx context.Context, s *sight, made client.Object) error {
+	var have client.Object = &corev1.Pod{}
+	if _, ok := made.(*corev1.Service); ok {
+		have = &corev1.Service{}
+	}
+	err := r.cfg.Live.Get(ctx, client.ObjectKeyFromObject(made), have)
 	switch {
-	case apierrors.IsNotFound(err) || err == nil && metav1.IsControlledBy(obj, s.sg):
+	case apierrors.IsNotFound(err):
 		return errLate
 	case err != nil:
-		return wrap(err, "read", obj)
+		return wrap(err, "read", made)
+	case !metav1.IsControlledBy(have, s.sg):
+		return fmt.Errorf("%s %w", describe(made), errTaken)
 	}
-	return fmt.Errorf("%s %w", describe(obj), errTaken)
+	return errors.Join(r.giveLabels(ctx, s, have, made.GetLabels()), errLate)
+}
+
+// giveLabels gives an object that was found by its name the labels that say where it belongs.
+func (r *Reconciler) giveLabels(ctx context.Context, s *sight, have client.Object, wanted map[string]string) error {
+	lost := make(map[string]string)
+	for _, key := range []string{
+		v1alpha1.LabelModelServing, v1alpha1.LabelServingGroup, v1alpha1.LabelRole, v1alpha1.LabelInstance, v1alpha1.LabelIndex,
+	} {
+		if wanted[key] != have.GetLabels()[key] {
+			lost[key] = wanted[key]
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	if pod, ok := have.(*corev1.Pod); ok {
+		return r.markPod(ctx, s, pod, readiness.Opening{Labels: lost})
+	}
+	have.SetLabels(labels.Merge(have.GetLabels(), lost))
+	return wrap(r.cfg.Client.Update(ctx, have), "update", have)
 }
 
 // delete is bound to the UID that was read: what has the name by then may be another object.
@@ -138,7 +172,8 @@ func (r *Reconciler) createOrder(ctx context.Context, s *sight, a pods.Action) e
 	if err := r.cfg.Live.Get(ctx, client.ObjectKeyFromObject(order), &old); err != nil {
 		return wrap(err, "read", order)
 	}
-	if old.Spec.PodUID == a.Order.PodUID && old.Spec.ServingGroupUID == s.sg.UID && old.Labels[v1alpha1.LabelServingGroup] == s.sg.Name {
+	found := old.Labels[v1alpha1.LabelServingGroup] == s.sg.Name && old.Labels[v1alpha1.LabelModelServing] != "" // else no cache shows it
+	if found && old.Spec.PodUID == a.Order.PodUID && old.Spec.ServingGroupUID == s.sg.UID {
 		return errLate
 	}
 	err = r.delete(ctx, s, pods.Action{Name: old.Name, UID: old.UID}, &old)
@@ -160,9 +195,13 @@ func (r *Reconciler) updatePod(ctx context.Context, s *sight, a pods.Action) err
 	if err != nil {
 		return err
 	}
-	data, err := readiness.Mark(pod, marks(s.sg, a))
+	return r.markPod(ctx, s, pod, marks(s.sg, a))
+}
+
+func (r *Reconciler) markPod(ctx context.Context, s *sight, pod *corev1.Pod, o readiness.Opening) error {
+	data, err := readiness.Mark(pod, o)
 	if err != nil {
-		return fmt.Errorf("labels of pod %s: %w", a.Name, err)
+		return fmt.Errorf("labels of pod %s: %w", pod.Name, err)
 	}
 	return r.patchPod(ctx, s, pod, data)
 }
@@ -206,10 +245,15 @@ func (r *Reconciler) openGate(ctx context.Context, s *sight, a pods.Action) erro
 	return r.patchPod(ctx, s, pod, data)
 }
 
-func (r *Reconciler) removeFinalizer(ctx context.Context, s *sight) error {
+// setFinalizer is bound to the version that was read, and whatever follows in the pass to that of the answer.
+func (r *Reconciler) setFinalizer(ctx context.Context, s *sight, set func(client.Object, string) bool) error {
 	sg := s.sg.DeepCopy()
-	controllerutil.RemoveFinalizer(sg, v1alpha1.FinalizerOrdinal)
-	return wrap(client.IgnoreNotFound(r.cfg.Client.Update(ctx, sg)), "update", sg)
+	set(sg, v1alpha1.FinalizerOrdinal)
+	if err := r.cfg.Client.Update(ctx, sg); err != nil {
+		return wrap(err, "update", sg)
+	}
+	s.sg = sg
+	return nil
 }
 
 // pod returns the Pod that the action was decided on.

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/plan/pods"
@@ -63,12 +64,23 @@ func label(pod *corev1.Pod, sg *v1alpha1.ServingGroup, made pods.NewPod) {
 
 // placeLabels say where a Pod belongs. They follow from its name and its owner.
 func placeLabels(sg *v1alpha1.ServingGroup, role string, instance, index int32) map[string]string {
-	return map[string]string{
-		v1alpha1.LabelModelServing: modelServingName(sg),
-		v1alpha1.LabelServingGroup: sg.Name,
-		v1alpha1.LabelRole:         role,
-		v1alpha1.LabelInstance:     strconv.Itoa(int(instance)),
-		v1alpha1.LabelIndex:        strconv.Itoa(int(index)),
+	out := make(map[string]string, 5)
+	for _, l := range labelsOf(sg, role, instance, index) {
+		out[l.key] = l.value
+	}
+	return out
+}
+
+type placeLabel struct{ key, value string }
+
+// labelsOf are placeLabels without a map, for every Pod is compared with them in every pass.
+func labelsOf(sg *v1alpha1.ServingGroup, role string, instance, index int32) [5]placeLabel {
+	return [5]placeLabel{
+		{v1alpha1.LabelModelServing, modelServingName(sg)},
+		{v1alpha1.LabelServingGroup, sg.Name},
+		{v1alpha1.LabelRole, role},
+		{v1alpha1.LabelInstance, strconv.Itoa(int(instance))},
+		{v1alpha1.LabelIndex, strconv.Itoa(int(index))},
 	}
 }
 
@@ -145,13 +157,18 @@ func fillOrder(order *v1alpha1.InPlaceUpdate, sg *v1alpha1.ServingGroup, ms *v1a
 		return
 	}
 	metav1.SetMetaDataAnnotation(&order.ObjectMeta, v1alpha1.UnitAttempt, o.Key)
+	settings := &ms.Spec.RolloutStrategy.InPlace
 	order.Spec = v1alpha1.InPlaceUpdateSpec{
 		PodUID: o.PodUID, NodeName: o.Node, ServingGroupUID: sg.UID, Attempt: o.Attempt,
+		Containers: o.Containers, Revision: o.Revision, RoleDigest: o.Digest,
 		OpenAt: v1alpha1.OpenAtVerified, Permit: o.Permit,
 		Drain:                   ms.Spec.RolloutStrategy.Drain.DeepCopy(),
-		PropagationSeconds:      new(int32(3)),
-		StopTimeoutSeconds:      new(int32(30)),
+		PropagationSeconds:      new(ptr.Deref(settings.PropagationSeconds, 3)),
+		StopTimeoutSeconds:      new(ptr.Deref(settings.StopTimeoutSeconds, 30)),
 		ProgressDeadlineSeconds: new(int32(deadlineOf(ms).Seconds())),
+	}
+	if o.Alone {
+		order.Spec.OpenAt = v1alpha1.OpenAtProved
 	}
 	order.Spec.Drain.Mode = drainMode(order.Spec.Drain.Mode)
 }
@@ -168,7 +185,7 @@ func controllerRef(sg *v1alpha1.ServingGroup) metav1.OwnerReference {
 }
 
 func modelServingName(sg *v1alpha1.ServingGroup) string {
-	if ref := metav1.GetControllerOf(sg); ref != nil {
+	if ref := metav1.GetControllerOfNoCopy(sg); ref != nil {
 		return ref.Name
 	}
 	return sg.Labels[v1alpha1.LabelModelServing]

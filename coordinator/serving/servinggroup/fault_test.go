@@ -188,6 +188,19 @@ func TestGivesPodsTheirLabelsBack(t *testing.T) {
 	checkServes(w, "r1")
 }
 
+func TestPutsTheFinalizerBack(t *testing.T) {
+	w := newWorld(t, declare(t, "r1")...)
+	w.settle()
+	sg := w.group()
+	sg.Finalizers = nil
+	w.must(w.api.Update(t.Context(), sg))
+	w.settle()
+	if got := w.group().Finalizers; !slices.Equal(got, []string{v1alpha1.FinalizerOrdinal}) {
+		t.Errorf("finalizers %v", got)
+	}
+	checkServes(w, "r1")
+}
+
 func TestFreezesWhatCannotBeRead(t *testing.T) {
 	w := newWorld(t, declare(t, "r1", "r2")...)
 	w.settle()

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"pitstop.dev/coordinator/plan/pods"
@@ -25,6 +26,18 @@ type reading struct {
 	shapes pods.Revision
 }
 
+// imagesOf are the images of a template's regular containers, by name.
+func imagesOf(t *corev1.PodTemplateSpec) map[string]string {
+	if t == nil {
+		return nil
+	}
+	images := make(map[string]string, len(t.Spec.Containers))
+	for i := range t.Spec.Containers {
+		images[t.Spec.Containers[i].Name] = t.Spec.Containers[i].Image
+	}
+	return images
+}
+
 // read returns what a revision says, and errors of revision.Decode.
 func (m *memo) read(cr *appsv1.ControllerRevision) (reading, error) {
 	m.mu.Lock()
@@ -38,7 +51,10 @@ func (m *memo) read(cr *appsv1.ControllerRevision) (reading, error) {
 	}
 	one := reading{data: data, shapes: make(pods.Revision, len(data.Roles))}
 	for _, role := range data.Roles {
-		one.shapes[role.Name] = pods.Shape{Digest: data.RoleDigest(role.Name), Workers: role.WorkerReplicas}
+		one.shapes[role.Name] = pods.Shape{
+			Digest: data.RoleDigest(role.Name), Workers: role.WorkerReplicas,
+			Entry: imagesOf(role.EntryTemplate), Worker: imagesOf(role.WorkerTemplate),
+		}
 	}
 	if m.kept == nil || len(m.kept) >= maxMemo {
 		m.kept = make(map[types.UID]reading)

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -23,6 +24,9 @@ import (
 
 // IndexOwner is the index of objects by the UID of their controller.
 const IndexOwner = "ownerUID"
+
+// liveTries is how often Pods are read until the group is the same before and after.
+const liveTries = 2
 
 // A sight is what was read in one look.
 type sight struct {
@@ -66,8 +70,13 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 	if err := r.revisions(ctx, s); err != nil {
 		return nil, err
 	}
+	inPlace := slices.ContainsFunc(s.sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Method == v1alpha1.UnitInPlace })
+	s.snap.Pods = make([]pods.Pod, 0, len(s.pods))
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) { // one order of reads, whatever the map's
 		if one, ok := podOf(s.sg, s.pods[name]); ok {
+			if inPlace {
+				one.Images = imagesOf(&corev1.PodTemplateSpec{Spec: s.pods[name].Spec})
+			}
 			s.snap.Pods = append(s.snap.Pods, one)
 		}
 	}
@@ -91,32 +100,44 @@ func (r *Reconciler) readCached(ctx context.Context, key types.NamespacedName, s
 	return nil
 }
 
-// readLive reads the group before and after its Pods, and returns errLate if it changed meanwhile: then
-// new Pods may be judged by an old spec, or old ones by a new spec, however long the reading takes.
+// readLive reads the Pods and then the group, which has to be the one that was known before: else new
+// Pods may be judged by an old spec, or old ones by a new spec, however long the reading takes. What the
+// cache says is known; if that is outdated, the Pods are read once more.
 func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, s *sight) error {
-	var before v1alpha1.ServingGroup
-	if err := r.cfg.Live.Get(ctx, key, &before); err != nil {
+	known := &v1alpha1.ServingGroup{}
+	if err := r.cfg.Client.Get(ctx, key, known); err != nil {
 		return err
 	}
+	for range liveTries {
+		if err := r.readPods(ctx, key, s, known); err != nil {
+			return err
+		}
+		now := &v1alpha1.ServingGroup{}
+		if err := r.cfg.Live.Get(ctx, key, now); err != nil {
+			return err
+		}
+		if now.UID == known.UID && now.ResourceVersion == known.ResourceVersion {
+			return nil
+		}
+		known = now
+	}
+	return errLate
+}
+
+// readPods reads the Pods of the group from the API server.
+func (r *Reconciler) readPods(ctx context.Context, key types.NamespacedName, s *sight, sg *v1alpha1.ServingGroup) error {
 	var list corev1.PodList
 	err := r.cfg.Live.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{v1alpha1.LabelServingGroup: key.Name})
 	if err != nil {
 		return fmt.Errorf("list pods of %s: %w", key.Name, err)
 	}
-	s.sg = &before
+	s.sg, s.pods = sg, make(map[string]*corev1.Pod)
 	s.keep(list.Items)
 	found, err := r.findPods(ctx, s)
 	if err != nil {
 		return err
 	}
 	s.keep(found)
-	var after v1alpha1.ServingGroup
-	if err := r.cfg.Live.Get(ctx, key, &after); err != nil {
-		return err
-	}
-	if after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
-		return errLate
-	}
 	return nil
 }
 
@@ -130,14 +151,15 @@ func (s *sight) keep(list []corev1.Pod) {
 }
 
 // findPods asks by name for Pods that were there and are not in a live list, which labels select:
-// somebody may have changed their labels.
+// somebody may have changed their labels. A Pod that is missing while its instance is made is found when it
+// is made again.
 func (r *Reconciler) findPods(ctx context.Context, s *sight) ([]corev1.Pod, error) {
 	var found []corev1.Pod
 	for _, i := range s.sg.Status.Instances {
-		if i.Phase != v1alpha1.InstanceRunning || i.Ordinal == nil {
+		if i.Ordinal == nil || i.Phase == v1alpha1.InstanceCreating && s.sg.DeletionTimestamp == nil {
 			continue
 		}
-		for index := range i.Pods {
+		for index := range max(i.Pods, i.LivePods) {
 			name := v1alpha1.PodName(s.sg.Name, i.Role, *i.Ordinal, index)
 			if s.pods[name] != nil {
 				continue
@@ -155,14 +177,20 @@ func (r *Reconciler) findPods(ctx context.Context, s *sight) ([]corev1.Pod, erro
 	return found, nil
 }
 
-// owner reads the ModelServing, which has to be the one that the group's owner reference means.
+// owner reads the ModelServing, which has to be the one that the group's owner reference means. A cache that
+// does not show it yet is not believed: nothing would have the group looked at again once it does.
 func (r *Reconciler) owner(ctx context.Context, s *sight) error {
 	ref := metav1.GetControllerOf(s.sg)
 	if ref == nil || ref.Kind != "ModelServing" {
 		return nil
 	}
 	var ms v1alpha1.ModelServing
-	err := r.cfg.Client.Get(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: ref.Name}, &ms)
+	key := types.NamespacedName{Namespace: s.sg.Namespace, Name: ref.Name}
+	err := r.cfg.Client.Get(ctx, key, &ms)
+	if apierrors.IsNotFound(err) || err == nil && ms.UID != ref.UID {
+		ms = v1alpha1.ModelServing{}
+		err = r.cfg.Live.Get(ctx, key, &ms)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -192,6 +220,16 @@ func settingsOf(ms *v1alpha1.ModelServing) pods.Settings {
 		s.Recovery = ms.Spec.RecoveryPolicy
 	}
 	s.RestartGrace = time.Duration(ms.Spec.Template.RestartGracePeriodSeconds) * time.Second
+	strategy := &ms.Spec.RolloutStrategy
+	s.DrainFor = time.Duration(ptr.Deref(strategy.Drain.TimeoutSeconds, 300)+ptr.Deref(strategy.InPlace.PropagationSeconds, 3)) * time.Second
+	for i := range ms.Spec.Template.Roles {
+		if role := &ms.Spec.Template.Roles[i]; !ptr.Deref(role.Front, true) {
+			if s.Back == nil {
+				s.Back = map[string]bool{}
+			}
+			s.Back[role.Name] = true
+		}
+	}
 	return s
 }
 
@@ -211,6 +249,11 @@ func (r *Reconciler) revisions(ctx context.Context, s *sight) error {
 	for _, i := range s.sg.Spec.Instances {
 		if i.Revision != "" {
 			names[i.Revision] = true
+		}
+	}
+	for _, u := range s.sg.Spec.Updates {
+		if u.Method == v1alpha1.UnitInPlace {
+			names[u.Target] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -273,7 +316,7 @@ func orderOf(sg *v1alpha1.ServingGroup, o *v1alpha1.InPlaceUpdate) pods.Order {
 		Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion, Deleting: o.DeletionTimestamp != nil,
 		PodUID: o.Spec.PodUID, Ours: o.Spec.ServingGroupUID == sg.UID,
 		Attempt: o.Spec.Attempt, Key: o.Annotations[v1alpha1.UnitAttempt], Permit: o.Spec.Permit,
-		ReportedAttempt: o.Status.Attempt, Stage: o.Status.Stage, Message: o.Status.Message,
+		ReportedAttempt: o.Status.Attempt, Stage: o.Status.Stage, Reason: o.Status.Reason, Message: o.Status.Message,
 	}
 }
 

@@ -64,8 +64,8 @@ func podOf(sg *v1alpha1.ServingGroup, pod *corev1.Pod) (pods.Pod, bool) {
 			p.HeldOther = true
 		}
 	}
-	for key, value := range placeLabels(sg, role, instance, index) {
-		p.Mislabelled = p.Mislabelled || pod.Labels[key] != value
+	for _, l := range labelsOf(sg, role, instance, index) {
+		p.Mislabelled = p.Mislabelled || pod.Labels[l.key] != l.value
 	}
 	p.DeletionCost, _ = strconv.ParseInt(pod.Annotations[corev1.PodDeletionCost], 10, 32)
 	return p, true

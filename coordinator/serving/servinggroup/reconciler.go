@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +30,7 @@ const (
 	lookAtName = 10 * time.Second
 )
 
-// Config is what a Reconciler works with. All fields but Registerer are required.
+// Config is what a Reconciler works with. All fields but the last two are required.
 type Config struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -43,6 +44,8 @@ type Config struct {
 	Namespace string
 	// Registerer takes the metrics; nil: they are not registered.
 	Registerer prometheus.Registerer
+	// Trifles is how long the status may say outdated texts and counts of Pods. Default: no time.
+	Trifles time.Duration
 }
 
 // Validate reports what is missing.
@@ -56,9 +59,10 @@ func (c Config) Validate() error {
 // A Reconciler takes ServingGroups to what their spec says. It keeps nothing that it could not read
 // again, and may be used from several goroutines.
 type Reconciler struct {
-	cfg     Config
-	memo    memo
-	metrics *metrics
+	cfg      Config
+	memo     memo
+	patience patience
+	metrics  *metrics
 }
 
 // New returns a Reconciler. It starts nothing.
@@ -83,11 +87,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return result(pods.Plan{}, outcome{}, err)
 	}
 	if s == nil {
-		r.metrics.forget(req.NamespacedName)
+		r.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	out := r.act(ctx, s, plan.Actions)
-	return result(plan, out, r.report(ctx, s, plan, out))
+	wait, err := r.report(ctx, s, plan, out)
+	if wait > 0 && (plan.Recheck == 0 || wait < plan.Recheck) {
+		plan.Recheck = wait
+	}
+	return result(plan, out, err)
+}
+
+// forget drops what is kept of a group that is gone.
+func (r *Reconciler) forget(group types.NamespacedName) {
+	r.metrics.forget(group)
+	r.patience.end(group)
 }
 
 // decide looks and decides, twice if the first look leads to anything.
@@ -110,7 +124,7 @@ func (r *Reconciler) decide(ctx context.Context, req ctrl.Request) (*sight, pods
 func result(plan pods.Plan, out outcome, reported error) (ctrl.Result, error) {
 	err := errors.Join(out.err, reported)
 	switch {
-	case err == nil && out.blocked.True:
+	case err == nil && out.blocked.True && (plan.Recheck == 0 || plan.Recheck > lookAtName):
 		return ctrl.Result{RequeueAfter: lookAtName}, nil
 	case err == nil:
 		return ctrl.Result{RequeueAfter: plan.Recheck}, nil

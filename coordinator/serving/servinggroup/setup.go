@@ -28,7 +28,7 @@ const (
 	// indexNode is the index of Pods by their node.
 	indexNode = "nodeName"
 	// workers are the groups that are looked at at one time.
-	workers = 8
+	workers = 32
 	// firstRetry is the pause after the first error; it doubles up to lastRetry.
 	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
 )
@@ -136,7 +136,7 @@ func settingsChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			old, ok := e.ObjectOld.(*v1alpha1.ModelServing)
 			now, is := e.ObjectNew.(*v1alpha1.ModelServing)
-			return ok && is && (settingsOf(old) != settingsOf(now) ||
+			return ok && is && (!equality.Semantic.DeepEqual(settingsOf(old), settingsOf(now)) ||
 				!equality.Semantic.DeepEqual(old.Spec.RolloutStrategy.Drain, now.Spec.RolloutStrategy.Drain))
 		},
 	}

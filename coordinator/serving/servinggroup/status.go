@@ -14,25 +14,42 @@ import (
 )
 
 // report writes the status if it says anything new, and tells of that by events once it is stored.
-func (r *Reconciler) report(ctx context.Context, s *sight, plan pods.Plan, out outcome) error {
+// It returns after what time it is to be called again because trifles were left out: a change of every
+// Pod is not worth a write of its own.
+func (r *Reconciler) report(ctx context.Context, s *sight, plan pods.Plan, out outcome) (time.Duration, error) {
 	if out.gone {
-		r.metrics.forget(s.key())
-		return nil
+		r.forget(s.key())
+		return 0, nil
 	}
 	old := s.sg.Status
 	if out.blocked.True {
 		override(&plan.Status, old, out.blocked, s.snap.Now)
 	}
-	if !equality.Semantic.DeepEqual(old, plan.Status) {
-		sg := s.sg.DeepCopy()
-		sg.Status = plan.Status
-		if err := r.cfg.Client.Status().Update(ctx, sg); err != nil {
-			return fmt.Errorf("report: %w", err)
-		}
+	wait, err := r.write(ctx, s, plan.Status)
+	if err != nil {
+		return 0, fmt.Errorf("report: %w", err)
 	}
 	r.tell(s, plan, old)
 	r.metrics.observe(s, plan, out)
-	return nil
+	return wait, nil
+}
+
+// write writes the status if it is new, or returns how long that may wait.
+func (r *Reconciler) write(ctx context.Context, s *sight, st v1alpha1.ServingGroupStatus) (time.Duration, error) {
+	if !equality.Semantic.DeepEqual(s.sg.Status, st) {
+		if trifling(s.sg.Status, st) {
+			if left := r.patience.left(s.key(), s.snap.Now, r.cfg.Trifles); left > 0 {
+				return left, nil
+			}
+		}
+		sg := s.sg.DeepCopy()
+		sg.Status = st
+		if err := r.cfg.Client.Status().Update(ctx, sg); err != nil {
+			return 0, err
+		}
+	}
+	r.patience.end(s.key())
+	return 0, nil
 }
 
 // override has Blocked say what was refused in this pass: that is more urgent than what merely takes

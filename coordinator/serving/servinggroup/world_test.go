@@ -14,6 +14,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,6 +61,8 @@ type world struct {
 	refuse func(verb string, obj client.Object) error
 	// stale, if set, is what the cache answers for Pods.
 	stale []corev1.Pod
+	// unseen is a ModelServing that the cache does not show.
+	unseen string
 	// meanwhile happens between the two readings of a live look.
 	meanwhile func()
 	serial    int
@@ -108,18 +111,40 @@ func (w *world) restart() {
 				}
 				return w.write(verb, o, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
 			},
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, serving := o.(*v1alpha1.ModelServing); serving && key.Name == w.unseen {
+					return apierrors.NewNotFound(schema.GroupResource{Resource: "modelservings"}, key.Name)
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
 			List: func(ctx context.Context, c client.WithWatch, l client.ObjectList, opts ...client.ListOption) error {
 				if pods, ok := l.(*corev1.PodList); ok && w.stale != nil {
 					pods.Items = slices.Clone(w.stale)
 					return nil
 				}
-				return c.List(ctx, l, opts...)
+				return cached(l, c.List(ctx, l, opts...))
 			},
 		}),
 		Live: &liveReader{w.api, w}, Clock: w.clock, Events: w, Namespace: system,
 	})
 	w.must(err)
 	w.r = r
+}
+
+// cached leaves what the coordinator's caches hold: they select by a label.
+func cached(l client.ObjectList, err error) error {
+	if err != nil {
+		return err
+	}
+	items, err := meta.ExtractList(l)
+	if err != nil {
+		return err
+	}
+	return meta.SetList(l, slices.DeleteFunc(items, func(o runtime.Object) bool {
+		object, ok := o.(client.Object)
+		_, group := o.(*v1alpha1.ServingGroup)
+		return ok && !group && object.GetLabels()[v1alpha1.LabelModelServing] == ""
+	}))
 }
 
 // A liveReader reads from the API server.

@@ -101,6 +101,9 @@ func (n *Nodes) next(ctx context.Context, q queue, pods cache.KeyGetter) bool {
 // sync does what kubelet would do for the Pod now, and returns when to look again.
 func (n *Nodes) sync(ctx context.Context, p *corev1.Pod) (again time.Duration, err error) {
 	if p.DeletionTimestamp != nil {
+		if g := p.DeletionGracePeriodSeconds; g != nil && *g == 0 {
+			return 0, nil // the API server says what was asked for below before it does it
+		}
 		n.forget(p.UID)
 		return 0, n.core.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &p.UID},

@@ -35,11 +35,11 @@ func (b *bench) coordinatorMemory(ctx context.Context, s *subject) (err error) {
 	ms := r.serving()
 	ms.Spec.SchedulerName = "nobody"
 	ms.Spec.Template.Roles[0].Replicas = new(int32(manyPodsOfGroup))
-	defer func() { err = errors.Join(err, b.RemoveServing(ctx, name)) }()
+	defer func() { err = errors.Join(err, b.removeMany(ctx, ms)) }()
 	if err := b.Admit(ctx, func() error { return b.Objects.Create(ctx, ms) }); err != nil {
 		return fmt.Errorf("create modelserving %s: %w", name, err)
 	}
-	if err := b.awaitPodsOf(ctx, name); err != nil {
+	if err := b.awaitPodsOf(ctx, name, manyPods); err != nil {
 		return err
 	}
 	if err := b.rest(ctx, 15*time.Second); err != nil { // status and garbage collection follow
@@ -52,7 +52,16 @@ func (b *bench) coordinatorMemory(ctx context.Context, s *subject) (err error) {
 	return b.addAll(s, sample{coordinatorIdle, idle.NowMiB}, sample{coordinatorFull, full.NowMiB})
 }
 
-func (b *bench) awaitPodsOf(ctx context.Context, name string) error {
+// removeMany removes the ModelServing and waits for longer than is right for a few Pods.
+func (b *bench) removeMany(ctx context.Context, ms *v1alpha1.ModelServing) error {
+	if err := b.Objects.Delete(ctx, ms); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete modelserving %s: %w", ms.Name, err)
+	}
+	return errors.Join(b.awaitPodsOf(ctx, ms.Name, 0), b.RemoveServing(ctx, ms.Name))
+}
+
+// awaitPodsOf waits until the ModelServing has that many Pods.
+func (b *bench) awaitPodsOf(ctx context.Context, name string, want int) error {
 	n := 0
 	err := wait.PollUntilContextTimeout(ctx, 2*time.Second, manyLimit, true, func(ctx context.Context) (bool, error) {
 		list := &metav1.PartialObjectMetadataList{}
@@ -61,13 +70,13 @@ func (b *bench) awaitPodsOf(ctx context.Context, name string) error {
 			return false, err
 		}
 		if len(list.Items)/1000 != n/1000 {
-			b.progress.note("  coordinator: %d of %d Pods", len(list.Items), manyPods)
+			b.progress.note("  coordinator: %d Pods of %d", len(list.Items), want)
 		}
 		n = len(list.Items)
-		return n == manyPods, nil
+		return n == want, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%d of %d Pods: %w", n, manyPods, err)
+		return fmt.Errorf("%d Pods, want %d: %w", n, want, err)
 	}
 	return nil
 }

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/test/bench/audit"
@@ -118,21 +119,43 @@ func (r rollable) serving() *v1alpha1.ModelServing {
 	return ms
 }
 
-// complete waits until all is as declared. It asks often: what it misses counts as the rollout's.
+// complete waits until all is as declared. It watches: to ask often would slow down what is measured.
 func (b *bench) complete(ctx context.Context, name string) error {
-	var last *v1alpha1.ModelServing
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, rolloutLimit, true, func(ctx context.Context) (bool, error) {
-		ms, err := b.Serving(ctx, name)
+	ctx, cancel := context.WithTimeout(ctx, rolloutLimit)
+	defer cancel()
+	for {
+		last, err := b.Serving(ctx, name)
 		if err != nil {
-			return false, err
+			return err
 		}
-		last = ms
-		return cluster.Complete(ms), nil
-	})
-	if err != nil && last != nil {
-		return fmt.Errorf("modelserving %s is at %s: %w", name, summary(last), err)
+		done, err := b.follow(ctx, last, cluster.Complete)
+		if done || err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("modelserving %s is at %s: %w", name, summary(last), err)
+		}
 	}
-	return err
+}
+
+// follow reports whether the ModelServing is as wanted, now or at any time until its watch ends.
+func (b *bench) follow(ctx context.Context, ms *v1alpha1.ModelServing, wanted func(*v1alpha1.ModelServing) bool) (bool, error) {
+	if wanted(ms) {
+		return true, nil
+	}
+	source, err := b.Objects.Watch(ctx, &v1alpha1.ModelServingList{}, client.InNamespace(ms.Namespace),
+		client.MatchingFields{metav1.ObjectNameField: ms.Name},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: ms.ResourceVersion}})
+	if err != nil {
+		return false, fmt.Errorf("watch modelserving %s: %w", ms.Name, err)
+	}
+	defer source.Stop()
+	for event := range source.ResultChan() {
+		if now, ok := event.Object.(*v1alpha1.ModelServing); ok && wanted(now) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func summary(ms *v1alpha1.ModelServing) string {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,8 +15,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cmd/kubectl-pitstop/verb"
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/cluster"
 	"pitstop.dev/test/engine/load"
@@ -27,11 +31,11 @@ const clients = 8
 // A show is one run of the demo.
 type show struct {
 	*cluster.Cluster
-	out    io.Writer
-	clock  clock.Clock
-	start  time.Time
-	broken []error
-	v1, v2 string
+	out        io.Writer
+	clock      clock.Clock
+	start      time.Time
+	broken     []error
+	v1, v2, v3 string
 }
 
 // Run plays all scenes and returns what was not as promised.
@@ -90,11 +94,17 @@ func (s *show) prepare(ctx context.Context) error {
 	if s.v2, err = s.Engine(ctx, "v2", nil); err != nil {
 		return err
 	}
-	names := append(pair("inplace"), pair("recreate")...)
-	if err := s.Remove(ctx, names...); err != nil {
+	if s.v3, err = s.Engine(ctx, "v3", nil); err != nil {
 		return err
 	}
-	s.title("two engines at v1 behind a Service, and two more for the comparison")
+	names := pair("recreate")
+	if err := errors.Join(s.Remove(ctx, names...), s.RemoveServing(ctx, serving)); err != nil {
+		return err
+	}
+	s.title("a ModelServing of 3 groups at v1: prefill with a worker, and decode; two more engines for the comparison")
+	if _, err := s.Declare(ctx, s.serving()); err != nil {
+		return err
+	}
 	for i, name := range names {
 		if _, err := s.Create(ctx, s.engine(name, s.Nodes()[i%2].Name, s.v1)); err != nil {
 			return err
@@ -104,6 +114,40 @@ func (s *show) prepare(ctx context.Context) error {
 		if _, err := s.WaitPod(ctx, name, readiness.Ready); err != nil {
 			return err
 		}
+	}
+	if _, err := s.WaitServing(ctx, serving, cluster.Complete); err != nil {
+		return err
+	}
+	return s.get(ctx)
+}
+
+// serving is the name of the demo's ModelServing.
+const serving = "chat"
+
+// serving is updated in place, one group after the other.
+func (s *show) serving() cluster.ServingSpec {
+	return cluster.ServingSpec{
+		Name: serving, Replicas: 3, Workers: 1, Prefill: s.v1, Decode: s.v1, Back: true,
+		Env: map[string]string{"PITSTOP_ENGINE_STATE": "/scratch"},
+		Strategy: v1alpha1.RolloutStrategy{
+			UpdateMethod: v1alpha1.UpdateInPlace,
+			Drain:        v1alpha1.Drain{Mode: v1alpha1.DrainEngineMetrics, TimeoutSeconds: new(int32(60))},
+		},
+	}
+}
+
+// get prints what kubectl pitstop get shows.
+func (s *show) get(ctx context.Context) error { return s.verb(ctx, "get", serving) }
+
+func (s *show) verb(ctx context.Context, args ...string) error {
+	streams, _, out, errs := genericiooptions.NewTestIOStreams()
+	all := append(slices.Clone(args), "--kubeconfig", s.KubeconfigPath(), "-n", cluster.Namespace)
+	if code := verb.Execute(ctx, all, verb.Env{Streams: streams, Clock: clock.RealClock{}, Version: "demo", Connect: verb.Connect}); code != 0 {
+		return fmt.Errorf("kubectl pitstop %s: exit code %d: %s", strings.Join(args, " "), code, errs)
+	}
+	s.say("\n  $ kubectl pitstop %s", strings.Join(args, " "))
+	for line := range strings.Lines(out.String()) {
+		s.say("  %s", strings.TrimRight(line, "\n"))
 	}
 	return nil
 }
@@ -118,13 +162,13 @@ func (s *show) engine(name, node, image string) cluster.PodSpec {
 	}
 }
 
-// traffic streams through the Service of app until the returned function is called.
-func (s *show) traffic(ctx context.Context, app string) (*load.Load, error) {
+// traffic streams through the Service of app, which selects Pods, until the load is stopped.
+func (s *show) traffic(ctx context.Context, app string, selector map[string]string) (*load.Load, error) {
 	services := s.Core.CoreV1().Services(cluster.Namespace)
 	svc, err := services.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: app},
 		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": app},
+			Selector: selector,
 			Ports:    []corev1.ServicePort{{Port: 8000, TargetPort: intstr.FromString("http")}},
 		},
 	}, metav1.CreateOptions{})

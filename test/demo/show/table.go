@@ -6,7 +6,6 @@ import (
 	"text/tabwriter"
 
 	"pitstop.dev/api/v1alpha1"
-	"pitstop.dev/test/engine/load"
 )
 
 // A row is one updated Pod.
@@ -16,46 +15,23 @@ type row struct {
 	order         *v1alpha1.InPlaceUpdate
 }
 
-// table prints one column per Pod.
-func (s *show) table(rows []row, requests load.Report) {
-	w := tabwriter.NewWriter(s.out, 0, 0, 3, ' ', 0)
-	line := func(name string, cell func(row) string) {
-		cells := []string{"  " + name}
-		for _, r := range rows {
-			cells = append(cells, cell(r))
+// table prints one line per Pod.
+func (s *show) table(rows []row) {
+	w := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "\n  POD\tUID\tIP\tNODE\tFILE IN EMPTYDIR\tRESTARTS\tIMAGE\tIMAGE ID\tPREPARE\tDRAIN\tSTOP\tSTART\tLOAD\tOUT OF SERVICE")
+	for _, r := range rows {
+		b, a, t := r.before, r.after, r.order.Status.Timings
+		if t == nil {
+			t = &v1alpha1.Timings{}
+		}
+		cells := []string{
+			"  " + r.name, kept(b.uid, a.uid), kept(b.ip, a.ip), kept(b.node, a.node), kept(b.file, a.file),
+			fmt.Sprintf("%d -> %d", b.restarts, a.restarts), tag(b.image) + " -> " + tag(a.image), short(b.imageID) + " -> " + short(a.imageID),
+			ms(t.Prepare), ms(t.Drain), ms(t.Stop), ms(t.Start), ms(t.Load), ms(t.OutOfService),
 		}
 		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
-	_, _ = fmt.Fprintln(w)
-	line("Pod", func(r row) string { return r.name })
-	line("UID", func(r row) string { return kept(r.before.uid, r.after.uid) })
-	line("IP", func(r row) string { return kept(r.before.ip, r.after.ip) })
-	line("node", func(r row) string { return kept(r.before.node, r.after.node) })
-	line("file in emptyDir", func(r row) string { return kept(r.before.file, r.after.file) })
-	line("restart count", func(r row) string { return fmt.Sprintf("%d -> %d", r.before.restarts, r.after.restarts) })
-	line("image", func(r row) string { return tag(r.before.image) + " -> " + tag(r.after.image) })
-	line("image id", func(r row) string { return short(r.before.imageID) + " -> " + short(r.after.imageID) })
-	for _, t := range timings() {
-		line(t.name, func(r row) string { return ms(t.of(r.order.Status.Timings)) })
-	}
 	_ = w.Flush()
-	s.say("  requests: %d sent, %d failed  (%s)", requests.Sent, requests.FailedTotal(), requests)
-}
-
-type timing struct {
-	name string
-	of   func(*v1alpha1.Timings) *int64
-}
-
-func timings() []timing {
-	return []timing{
-		{"prepare (in service)", func(t *v1alpha1.Timings) *int64 { return t.Prepare }},
-		{"drain", func(t *v1alpha1.Timings) *int64 { return t.Drain }},
-		{"stop", func(t *v1alpha1.Timings) *int64 { return t.Stop }},
-		{"start", func(t *v1alpha1.Timings) *int64 { return t.Start }},
-		{"load", func(t *v1alpha1.Timings) *int64 { return t.Load }},
-		{"out of service", func(t *v1alpha1.Timings) *int64 { return t.OutOfService }},
-	}
 }
 
 func ms(v *int64) string {

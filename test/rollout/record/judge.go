@@ -23,6 +23,9 @@ type Rules struct {
 	MaxUnavailable, MaxSurge int
 	// Workers is the number of worker Pods of an instance, by role.
 	Workers map[string]int32
+	// Whole: units are ServingGroups that are updated in place, so that all Ready Pods of one have the same
+	// revision, and none is deleted.
+	Whole bool
 	// Broken are groups that the test itself takes out of service: they count as available, and
 	// their Pods may go at any time.
 	Broken map[string]bool
@@ -183,6 +186,9 @@ func (j *Judge) pod(f Frame, p *corev1.Pod) {
 	if g == nil || !metav1.IsControlledBy(p, g) {
 		return
 	}
+	if j.Whole {
+		j.mixed(f, g)
+	}
 	if pin := pinOf(g, p); before == nil && f.Type == watch.Added && pin != "" && p.Labels[v1alpha1.LabelRevision] != pin {
 		j.violate(f, "created at revision %s, its unit is pinned to %s", p.Labels[v1alpha1.LabelRevision], pin)
 	}
@@ -191,8 +197,24 @@ func (j *Judge) pod(f Frame, p *corev1.Pod) {
 	}
 }
 
+// mixed judges that a group serves at one revision.
+func (j *Judge) mixed(f Frame, g *v1alpha1.ServingGroup) {
+	at := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(j.pods)) {
+		if p := j.pods[name]; metav1.IsControlledBy(p, g) && ready(p) && p.DeletionTimestamp == nil {
+			at[p.Labels[v1alpha1.LabelRevision]] = name
+		}
+	}
+	if len(at) > 1 {
+		j.violate(f, "Pods of several revisions are Ready: %v", at)
+	}
+}
+
 // deletion judges that a Pod in service is deleted only if its unit is in the ledger.
 func (j *Judge) deletion(f Frame, g *v1alpha1.ServingGroup, p *corev1.Pod) {
+	if j.Whole && !j.Broken[g.Name] && g.DeletionTimestamp == nil {
+		j.violate(f, "deleted, though its group is updated in place")
+	}
 	unit := p.Labels[v1alpha1.LabelRole] + "-" + p.Labels[v1alpha1.LabelInstance]
 	booked := slices.Contains(j.updating, g.Name) || slices.Contains(j.updating, v1alpha1.LedgerEntry(g.Name, unit))
 	if !booked && !j.Broken[g.Name] && g.DeletionTimestamp == nil {

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"pitstop.dev/api/v1alpha1"
 )
 
 // Cache is what one process has been told of one kind so far.
@@ -27,6 +29,9 @@ func (c *Cache) advance(n int) []client.Object {
 	var changed []client.Object
 	for c.told < min(n, len(c.table.log)) {
 		change := c.table.log[c.told]
+		if change.object != nil && !cacheable(change.object) {
+			change.object = nil
+		}
 		if was, ok := c.objects[change.key]; ok && (change.object == nil || change.object.GetUID() != was.GetUID()) {
 			changed = append(changed, was)
 		}
@@ -41,6 +46,17 @@ func (c *Cache) advance(n int) []client.Object {
 		c.told++
 	}
 	return changed
+}
+
+// cacheable reports whether the coordinator's caches hold the object: of some kinds they ask for those with
+// a label only.
+func cacheable(o client.Object) bool {
+	switch kindOf(o) {
+	case Pod, Service, ControllerRevision, InPlaceUpdate:
+		_, ok := o.GetLabels()[v1alpha1.LabelModelServing]
+		return ok
+	}
+	return true
 }
 
 // asOf is the time up to which the cache knows everything.

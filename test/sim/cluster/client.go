@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"time"
 
@@ -161,31 +160,23 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, opts ...clien
 	kind := strings.TrimSuffix(kindOf(list), "List")
 	o := (&client.ListOptions{}).ApplyOptions(opts)
 	return c.call(ctx, Call{Verb: "list", Kind: kind}, func() error {
-		items := reflect.ValueOf(list).Elem().FieldByName("Items")
-		found := c.matching(kind, o)
-		out := reflect.MakeSlice(items.Type(), 0, len(found))
-		for _, f := range found {
-			out = reflect.Append(out, reflect.ValueOf(f.DeepCopyObject()).Elem())
-		}
-		items.Set(out)
+		listInto(c.matching(kind, o), list)
 		return nil
 	})
 }
 
 func (c *Client) matching(kind string, o *client.ListOptions) []client.Object {
 	owner, byOwner := c.ownerOf(o)
-	all := c.objects(kind)
-	found := map[types.NamespacedName]client.Object{}
-	for key, object := range all {
+	out := selected(c.objects(kind), func(key types.NamespacedName, object client.Object) bool {
 		switch {
 		case o.Namespace != "" && key.Namespace != o.Namespace:
 		case byOwner && controllerOf(object) != owner:
 		case o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(object.GetLabels())):
 		default:
-			found[key] = object
+			return true
 		}
-	}
-	out := sorted(found)
+		return false
+	})
 	if c.caches != nil && c.Shuffle != nil {
 		c.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
 	}

@@ -276,9 +276,12 @@ func TestAFrameIsAsOldAsItsOldestReading(t *testing.T) {
 func TestListsSelectByNamespaceLabelAndOwner(t *testing.T) {
 	s, _ := newServer(t)
 	owner := metav1.OwnerReference{Kind: "ServingGroup", Name: "m-0", UID: "u", Controller: new(true)}
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range []string{"a", "b", "c", "without our label"} {
 		pod := &corev1.Pod{}
-		pod.Namespace, pod.Name, pod.Labels = "ns", name, map[string]string{"of": name}
+		pod.Namespace, pod.Name, pod.Labels = "ns", name, map[string]string{"of": name, v1alpha1.LabelModelServing: "m"}
+		if name == "without our label" {
+			delete(pod.Labels, v1alpha1.LabelModelServing)
+		}
 		if name != "c" {
 			pod.OwnerReferences = []metav1.OwnerReference{owner}
 		}

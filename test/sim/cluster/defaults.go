@@ -24,6 +24,9 @@ func defaultServing(s *v1alpha1.ModelServingSpec) {
 	setPointer(&s.ProgressDeadlineSeconds, 1800)
 	setString(&s.RolloutStrategy.Type, v1alpha1.ServingGroupRollingUpdate)
 	setString(&s.RolloutStrategy.UpdateMethod, v1alpha1.UpdateRecreate)
+	setPointer(&s.RolloutStrategy.InPlace.PropagationSeconds, 3)
+	setPointer(&s.RolloutStrategy.InPlace.StopTimeoutSeconds, 30)
+	setString(&s.RolloutStrategy.InPlace.OnFailure, v1alpha1.FailureHold)
 	defaultDrain(&s.RolloutStrategy.Drain)
 	if c := s.RolloutStrategy.RollingUpdateConfiguration; c != nil {
 		setPointer(&c.MaxUnavailable, intstr.FromInt32(1))
@@ -32,6 +35,7 @@ func defaultServing(s *v1alpha1.ModelServingSpec) {
 	}
 	for i := range s.Template.Roles {
 		setPointer(&s.Template.Roles[i].Replicas, 1)
+		setPointer(&s.Template.Roles[i].Front, true)
 	}
 }
 

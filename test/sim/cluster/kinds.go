@@ -32,16 +32,12 @@ func resetStatus(o client.Object) {
 	}
 }
 
-// merge returns what of given an update on the resource, or on its status, may change of old.
+// merge returns what of given an update on the resource, or on its status, may change of old. With given
+// it shares nothing, and with old what an update leaves alone: stored objects are never changed.
 func merge(verb Verb, old, given client.Object) client.Object {
-	keep := func(o client.Object) {
-		o.SetUID(old.GetUID())
-		o.SetCreationTimestamp(old.GetCreationTimestamp())
-		o.SetDeletionTimestamp(old.GetDeletionTimestamp())
-		o.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
-	}
 	if verb == UpdateStatus {
-		o := clone(old)
+		given = clone(withoutSpec(given))
+		o := shallow(old)
 		part(o, "Status").Set(part(given, "Status"))
 		if _, ok := o.(*corev1.Pod); ok {
 			o.SetLabels(given.GetLabels())
@@ -49,24 +45,24 @@ func merge(verb Verb, old, given client.Object) client.Object {
 		}
 		return o
 	}
-	keep(given)
-	if status := part(given, "Status"); status.IsValid() {
-		status.Set(part(clone(old), "Status"))
+	o := clone(given)
+	o.SetUID(old.GetUID())
+	o.SetCreationTimestamp(old.GetCreationTimestamp())
+	o.SetDeletionTimestamp(old.GetDeletionTimestamp())
+	o.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
+	if status := part(o, "Status"); status.IsValid() {
+		status.Set(part(old, "Status"))
 	}
-	return given
+	return o
 }
 
 func part(o client.Object, name string) reflect.Value {
 	return reflect.ValueOf(o).Elem().FieldByName(name)
 }
 
-func sameSpec(a, b client.Object) bool {
-	return equality.Semantic.DeepEqual(part(a, "Spec").Interface(), part(b, "Spec").Interface())
-}
-
-// copyInto makes target equal to the stored object; they share nothing.
-func copyInto(stored, target client.Object) {
-	reflect.ValueOf(target).Elem().Set(reflect.ValueOf(stored.DeepCopyObject()).Elem())
+// samePart compares by pointer, for a part by value would be copied first.
+func samePart(a, b client.Object, name string) bool {
+	return equality.Semantic.DeepEqual(part(a, name).Addr().Interface(), part(b, name).Addr().Interface())
 }
 
 // round cuts times to whole seconds, as their form in JSON does: who compares what it computed

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -184,34 +186,28 @@ func (s *Server) newUID(kind string) types.UID {
 }
 
 func sorted(objects map[types.NamespacedName]client.Object) []client.Object {
-	out := make([]client.Object, 0, len(objects))
-	for _, o := range objects {
-		out = append(out, o)
+	return selected(objects, func(types.NamespacedName, client.Object) bool { return true })
+}
+
+// selected are the objects that one wants, by namespace and name.
+func selected(objects map[types.NamespacedName]client.Object, wanted func(types.NamespacedName, client.Object) bool) []client.Object {
+	keys := make([]types.NamespacedName, 0, len(objects))
+	for key, o := range objects {
+		if wanted(key, o) {
+			keys = append(keys, key)
+		}
 	}
-	slices.SortFunc(out, func(a, b client.Object) int {
-		return compareKeys(client.ObjectKeyFromObject(a), client.ObjectKeyFromObject(b))
-	})
+	slices.SortFunc(keys, compareKeys)
+	out := make([]client.Object, len(keys))
+	for i, key := range keys {
+		out[i] = objects[key]
+	}
 	return out
 }
 
 func compareKeys(a, b types.NamespacedName) int {
-	switch {
-	case a == b:
-		return 0
-	case a.Namespace < b.Namespace || a.Namespace == b.Namespace && a.Name < b.Name:
-		return -1
-	default:
-		return 1
-	}
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // kindOf names the object's kind by its Go type: typed clients leave the TypeMeta empty.
 func kindOf(object any) string { return reflect.TypeOf(object).Elem().Name() }
-
-func clone[T client.Object](o T) T {
-	c, ok := o.DeepCopyObject().(T)
-	if !ok {
-		panic(fmt.Sprintf("the copy of a %T is something else", o))
-	}
-	return c
-}

@@ -18,7 +18,8 @@ const maxMessage = 1024
 
 // validate refuses what the API server refuses of what the coordinator writes: rules of the CRDs
 // that span fields or time, list keys, and the lengths that a generated text can pass.
-func validate(old, o client.Object) error {
+func validate(w Write) error {
+	old, o := w.Old, w.New
 	var broken []string
 	switch o := o.(type) {
 	case *v1alpha1.ServingGroup:
@@ -30,8 +31,9 @@ func validate(old, o client.Object) error {
 	case *v1alpha1.ModelServing:
 		broken = append(repeated(o.Status.Updating, func(s string) string { return s }), longConditions(o)...)
 	case *corev1.Pod:
-		before, _ := old.(*corev1.Pod)
-		broken = brokenPod(before, o)
+		if before, ok := old.(*corev1.Pod); ok && w.Verb != UpdateStatus {
+			broken = brokenPod(before, o)
+		}
 	}
 	if len(broken) == 0 {
 		return nil
@@ -112,15 +114,11 @@ func brokenOrder(old, o *v1alpha1.InPlaceUpdate) []string {
 
 // brokenPod: of a Pod's spec only the node may still be set.
 func brokenPod(old, o *corev1.Pod) []string {
-	if old == nil {
-		return nil
-	}
-	if old.Spec.NodeName == o.Spec.NodeName && equality.Semantic.DeepEqual(old.Spec, o.Spec) {
-		return nil
-	}
 	spec := o.Spec
-	spec.NodeName = ""
-	if old.Spec.NodeName != "" || !equality.Semantic.DeepEqual(old.Spec, spec) {
+	if old.Spec.NodeName == "" {
+		spec.NodeName = ""
+	}
+	if !equality.Semantic.DeepEqual(&old.Spec, &spec) {
 		return []string{"a Pod's spec is immutable"}
 	}
 	return nil

@@ -50,10 +50,11 @@ func (s *Server) create(by caller, given client.Object) error {
 	if hasGeneration(kind) {
 		o.SetGeneration(1)
 	}
-	if err := validate(nil, o); err != nil {
+	w := Write{By: by.name, Frame: by.frame, Verb: Create, Kind: kind, Key: key, New: o}
+	if err := validate(w); err != nil {
 		return err
 	}
-	s.store(Write{By: by.name, Frame: by.frame, Verb: Create, Kind: kind, Key: key, New: o})
+	s.store(w)
 	copyInto(o, given)
 	return nil
 }
@@ -71,13 +72,14 @@ func (s *Server) update(by caller, verb Verb, given client.Object) error {
 	if err := precondition(old, given.GetUID(), given.GetResourceVersion()); err != nil {
 		return err
 	}
-	o := merge(verb, old, clone(given))
+	o := merge(verb, old, given)
 	setDefaults(o)
 	round(o)
-	if err := validate(old, o); err != nil {
+	w := Write{Verb: verb, Kind: kind, Key: key, Old: old, New: o, Bound: true}
+	if err := validate(w); err != nil {
 		return err
 	}
-	if err := s.replace(by, Write{Verb: verb, Kind: kind, Key: key, Old: old, New: o, Bound: true}); err != nil {
+	if err := s.replace(by, w); err != nil {
 		return err
 	}
 	if stored := s.Stored(kind, key); stored != nil {
@@ -96,7 +98,7 @@ func (s *Server) replace(by caller, w Write) error {
 	if unchanged(w) {
 		return nil
 	}
-	if w.Verb == Update && hasGeneration(w.Kind) && !sameSpec(w.Old, w.New) {
+	if w.Verb == Update && hasGeneration(w.Kind) && !samePart(w.Old, w.New, "Spec") {
 		w.New.SetGeneration(w.Old.GetGeneration() + 1)
 	}
 	if w.New.GetDeletionTimestamp() != nil && len(w.New.GetFinalizers()) == 0 && w.Kind != Pod {
@@ -112,7 +114,7 @@ func unchanged(w Write) bool {
 		return equality.Semantic.DeepEqual(w.Old, w.New)
 	}
 	return maps.Equal(w.Old.GetLabels(), w.New.GetLabels()) && maps.Equal(w.Old.GetAnnotations(), w.New.GetAnnotations()) &&
-		equality.Semantic.DeepEqual(part(w.Old, "Status").Interface(), part(w.New, "Status").Interface())
+		samePart(w.Old, w.New, "Status")
 }
 
 func (s *Server) delete(by caller, given client.Object, o client.DeleteOptions) error {
@@ -182,26 +184,19 @@ func (s *Server) patchPodStatus(by caller, given *corev1.Pod, data []byte) error
 	if !ok {
 		return apierrors.NewNotFound(resource(Pod), key.Name)
 	}
-	var head struct {
-		Metadata struct {
-			UID             types.UID `json:"uid"`
-			ResourceVersion string    `json:"resourceVersion"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(data, &head); err != nil {
+	var p podPatch
+	if err := json.Unmarshal(data, &p); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	if err := precondition(old, head.Metadata.UID, head.Metadata.ResourceVersion); err != nil {
+	if err := precondition(old, p.Metadata.UID, p.Metadata.ResourceVersion); err != nil {
 		return err
 	}
-	patched, err := mergePatch(old, data)
+	o, err := p.apply(old, data)
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	o := clone(old)
-	o.Status, o.Labels, o.Annotations = patched.Status, patched.Labels, patched.Annotations
 	round(o)
-	w := Write{Verb: UpdateStatus, Kind: Pod, Key: key, Old: old, New: o, Bound: head.Metadata.UID != ""}
+	w := Write{Verb: UpdateStatus, Kind: Pod, Key: key, Old: old, New: o, Bound: p.Metadata.UID != ""}
 	if err := s.replace(by, w); err != nil {
 		return err
 	}
@@ -209,8 +204,26 @@ func (s *Server) patchPodStatus(by caller, given *corev1.Pod, data []byte) error
 	return nil
 }
 
-func mergePatch(old *corev1.Pod, data []byte) (*corev1.Pod, error) {
-	before, err := json.Marshal(old)
+// podPatch is what a patch says that has to be known before it is applied.
+type podPatch struct {
+	Metadata struct {
+		UID             types.UID `json:"uid"`
+		ResourceVersion string    `json:"resourceVersion"`
+	} `json:"metadata"`
+	Status map[string]json.RawMessage `json:"status"`
+}
+
+// apply returns the Pod with the patch. Only what the patch can change is merged, for all of a Pod as
+// JSON is most of the costs: labels, annotations and, of the status, the conditions.
+func (p podPatch) apply(old *corev1.Pod, data []byte) (*corev1.Pod, error) {
+	for field := range p.Status {
+		if field != "conditions" {
+			panic("not simulated: a patch of a Pod's status." + field)
+		}
+	}
+	part := corev1.Pod{}
+	part.Labels, part.Annotations, part.Status.Conditions = old.Labels, old.Annotations, old.Status.Conditions
+	before, err := json.Marshal(&part)
 	if err != nil {
 		return nil, fmt.Errorf("encode Pod: %w", err)
 	}
@@ -218,11 +231,13 @@ func mergePatch(old *corev1.Pod, data []byte) (*corev1.Pod, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merge patch: %w", err)
 	}
-	var pod corev1.Pod
-	if err := json.Unmarshal(after, &pod); err != nil {
+	var patched corev1.Pod
+	if err := json.Unmarshal(after, &patched); err != nil {
 		return nil, fmt.Errorf("decode Pod: %w", err)
 	}
-	return &pod, nil
+	o := shallow(old)
+	o.Labels, o.Annotations, o.Status.Conditions = patched.Labels, patched.Annotations, patched.Status.Conditions
+	return o, nil
 }
 
 func precondition(o client.Object, uid types.UID, version string) error {

@@ -42,7 +42,7 @@ func faults() map[string]fault {
 			0,
 		},
 		"a partition that counts the groups that there are, not their ordinals": {
-			snapshots(indexForOrdinal), []string{"partition", "ends as declared"}, 0,
+			snapshots(indexForOrdinal), []string{"partition", "ends as declared"}, 1200,
 		},
 		"a partition that is forgotten": {
 			snapshots(func(s *plan.Snapshot) { s.Serving.Partition = 0 }), []string{"partition"}, 0,

@@ -25,6 +25,7 @@ const (
 	giveUp   = 12 * time.Minute // until it is judged where bad images are left
 	rest     = 6 * time.Minute  // without a write of the coordinator: it has ended
 	tooMuch  = 60000            // calls of reconcilers: they run in circles
+	idle     = 600              // calls of reconcilers in a rest: they run in circles without a write
 )
 
 // A History is one run of the coordinator in one world.
@@ -45,6 +46,7 @@ type History struct {
 	calm      bool
 	begin     time.Time
 	lastWrite time.Time
+	looks     int // calls of reconcilers up to the last write
 }
 
 // Options say how a history goes.
@@ -116,11 +118,14 @@ func (h *History) settle(rests invariant.End) {
 	h.calm = true
 	h.replace()
 	calm := h.Now()
-	h.lastWrite = calm
+	h.lastWrite, h.looks = calm, h.Reconciles
 	for h.Since(h.lastWrite) < rest && h.Since(calm) < patience && (h.Since(calm) < giveUp || !h.World.Bad()) {
 		h.RunUntil(h.Now().Add(30 * time.Second))
 	}
 	h.checker.End(rests && invariant.End(!h.World.Bad()))
+	if looks := h.Reconciles - h.looks; looks > idle {
+		h.checker.Spinning(looks, h.Since(h.lastWrite))
+	}
 	if h.Since(calm) >= patience && len(h.checker.Violations) == 0 {
 		h.checker.Restless(patience)
 	}
@@ -130,7 +135,7 @@ func (h *History) settle(rests invariant.End) {
 func (h *History) write(w cluster.Write) {
 	if w.Frame != nil {
 		h.Writes++
-		h.lastWrite = w.At
+		h.lastWrite, h.looks = w.At, h.Reconciles
 	}
 	if h.trace != nil && w.Kind != cluster.Lease {
 		h.tell(w.By, describe(w))

@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,7 +41,7 @@ func Planned(decide func(plan.Snapshot) plan.Plan) Build {
 		if err != nil {
 			return Reconcilers{}, fmt.Errorf("build ModelServing controller: %w", err)
 		}
-		sg, err := servinggroup.New(servinggroup.Config{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events, Namespace: d.Namespace})
+		sg, err := servinggroup.New(servinggroup.Config{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events, Namespace: d.Namespace, Trifles: time.Second})
 		if err != nil {
 			return Reconcilers{}, fmt.Errorf("build ServingGroup controller: %w", err)
 		}

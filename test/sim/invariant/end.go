@@ -19,6 +19,11 @@ func (c *Checker) Restless(after time.Duration) {
 	c.ended(ruleQuiet, "the coordinator still writes after %s", after)
 }
 
+// Spinning notes that the coordinator looked again so often though nothing changed.
+func (c *Checker) Spinning(looks int, d time.Duration) {
+	c.ended(ruleQuiet, "the coordinator looked %d times in %s in which nothing changed", looks, d)
+}
+
 // End judges how the history ended, after all trouble is over and enough time has passed. rests says
 // that nothing bad is declared, so that nothing may be under way any more.
 func (c *Checker) End(rests End) {
@@ -210,5 +215,8 @@ func (c *Checker) ofLeftPod(pod *corev1.Pod, expected []string, live map[string]
 	}
 	if !live[string(p.groupUID)] || !slices.Contains(expected, pod.Name) {
 		c.ended(ruleEnd, "Pod %s was left behind", pod.Name)
+	}
+	if !p.labels(pod) {
+		c.ended(ruleEnd, "Pod %s has labels %v", pod.Name, pod.Labels)
 	}
 }

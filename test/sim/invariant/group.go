@@ -15,6 +15,9 @@ func (c *Checker) ofGroup(w cluster.Write) {
 	if w.Frame == nil || w.Verb == cluster.UpdateStatus {
 		return
 	}
+	if w.Verb == cluster.Remove {
+		c.ofRemoval(w, w.Old.(*v1alpha1.ServingGroup))
+	}
 	ms := c.servingOf(w.Object().(*v1alpha1.ServingGroup))
 	if ms == nil {
 		return // its ModelServing is gone, and so will it be
@@ -26,11 +29,20 @@ func (c *Checker) ofGroup(w cluster.Write) {
 		c.ofSpec(w, ms, w.Old.(*v1alpha1.ServingGroup), w.New.(*v1alpha1.ServingGroup))
 	case cluster.Mark:
 		c.ofDeletion(w, w.Old.(*v1alpha1.ServingGroup))
-	case cluster.Remove:
-		if g := w.Old.(*v1alpha1.ServingGroup); g.DeletionTimestamp == nil {
-			c.violated(w, ruleOrdinal, "it had no finalizer that reserves its ordinal")
-		}
+	case cluster.Remove: // see ofRemoval
 	case cluster.UpdateStatus: // the ServingGroup controller's own report
+	}
+}
+
+// ofRemoval: a group's ordinal is taken until its last Pod is gone.
+func (c *Checker) ofRemoval(w cluster.Write, g *v1alpha1.ServingGroup) {
+	if g.DeletionTimestamp == nil {
+		c.violated(w, ruleOrdinal, "it had no finalizer that reserves its ordinal")
+	}
+	for _, pod := range c.server.All(cluster.Pod) {
+		if ownerUID(pod) == g.UID && pod.GetCreationTimestamp().Add(slack).Before(w.At) {
+			c.violated(w, ruleOrdinal, "its Pod %s lives", pod.GetName())
+		}
 	}
 }
 

@@ -3,8 +3,10 @@ package invariant
 import (
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -12,7 +14,7 @@ import (
 	"pitstop.dev/test/sim/cluster"
 )
 
-// place is where a Pod belongs, by its labels and its controller; the coordinator wrote both.
+// place is where a Pod belongs, by its name and its controller: anybody may change its labels.
 type place struct {
 	group    types.NamespacedName
 	groupUID types.UID
@@ -22,16 +24,23 @@ type place struct {
 }
 
 func placeOf(pod client.Object) (place, bool) {
-	labels := pod.GetLabels()
-	instance, err := strconv.ParseInt(labels[v1alpha1.LabelInstance], 10, 32)
-	index, err2 := strconv.ParseInt(labels[v1alpha1.LabelIndex], 10, 32)
-	if err != nil || err2 != nil || ownerUID(pod) == "" {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind != cluster.ServingGroup {
 		return place{}, false
 	}
-	p := place{groupUID: ownerUID(pod), role: labels[v1alpha1.LabelRole], index: int32(index)}
-	p.unit = v1alpha1.UnitName(p.role, int32(instance))
-	p.group = types.NamespacedName{Namespace: pod.GetNamespace(), Name: labels[v1alpha1.LabelServingGroup]}
-	return p, true
+	rest, of := strings.CutPrefix(pod.GetName(), owner.Name+"-")
+	unit, index, one := v1alpha1.ParseUnit(rest)
+	role, _, two := v1alpha1.ParseUnit(unit)
+	group := types.NamespacedName{Namespace: pod.GetNamespace(), Name: owner.Name}
+	return place{group: group, groupUID: owner.UID, role: role, unit: unit, index: index}, of && one && two
+}
+
+// labels are those by which Services, caches and people find the Pod.
+func (p place) labels(pod client.Object) bool {
+	has := pod.GetLabels()
+	unit := has[v1alpha1.LabelRole] + "-" + has[v1alpha1.LabelInstance]
+	return has[v1alpha1.LabelServingGroup] == p.group.Name && unit == p.unit &&
+		has[v1alpha1.LabelIndex] == strconv.Itoa(int(p.index)) && has[v1alpha1.LabelModelServing] != ""
 }
 
 func (c *Checker) ofPod(w cluster.Write) {
@@ -42,7 +51,7 @@ func (c *Checker) ofPod(w cluster.Write) {
 	p, ok := placeOf(w.Object())
 	if !ok {
 		if w.Verb == cluster.Create {
-			c.violated(w, rulePod, "its labels say no place")
+			c.violated(w, rulePod, "its name and its controller say no place")
 		}
 		return
 	}
@@ -76,8 +85,8 @@ func (c *Checker) knownGroup(w cluster.Write, p place) []*v1alpha1.ServingGroup 
 func (c *Checker) ofNewPod(w cluster.Write, p place, known []*v1alpha1.ServingGroup) {
 	pod := w.New.(*corev1.Pod)
 	name := pod.Labels[v1alpha1.LabelRevision]
-	if want := p.group.Name + "-" + p.unit + "-" + strconv.Itoa(int(p.index)); pod.Name != want {
-		c.violated(w, rulePod, "its labels make it %s", want)
+	if !p.labels(pod) {
+		c.violated(w, rulePod, "its labels are %v", pod.Labels)
 	}
 	wanted := func(g *v1alpha1.ServingGroup) bool {
 		return g != nil && declares(g, p.unit) && pinOf(g, p.unit) == name

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -38,7 +39,7 @@ func deeds() []deed {
 		{"roles", 3, func(w *World) { w.edit("changes the roles", w.changeRoles) }},
 		{"budgets", 5, func(w *World) { w.edit("changes the budgets", w.setBudgets) }},
 		{"partition", 5, func(w *World) { w.edit("moves the partition", w.setPartition) }},
-		{"gap", 5, (*World).gap},
+		{"gap", 7, (*World).gap},
 		{"pause", 3, func(w *World) {
 			w.edit("pauses or resumes", func(s *v1alpha1.ModelServingSpec) { s.Paused = !s.Paused })
 		}},
@@ -48,6 +49,8 @@ func deeds() []deed {
 		{"delete ModelServing", 1, (*World).deleteServing},
 		{"forge", 2, (*World).forge},
 		{"squat", 2, (*World).squat},
+		{"strip", 3, (*World).strip},
+		{"finalizer", 2, (*World).takeFinalizer},
 		{"crash", 5, (*World).crashPod},
 		{"evict", 4, (*World).evictPod},
 		{"node", 3, (*World).loseNode},
@@ -230,6 +233,42 @@ func (w *World) forge() {
 	pod.Labels, pod.Annotations = model.Labels, map[string]string{}
 	pod.Spec.NodeName = ""
 	w.create(pod)
+}
+
+// strip takes from an object the labels that caches select by.
+func (w *World) strip() {
+	kind := pick(w.Loop, cluster.Pod, cluster.Pod, cluster.Pod, cluster.Service, cluster.InPlaceUpdate, cluster.ControllerRevision)
+	all := w.Server.All(kind)
+	if len(all) == 0 {
+		return
+	}
+	o, ok := pick(w.Loop, all...).DeepCopyObject().(client.Object)
+	if !ok || o.GetDeletionTimestamp() != nil {
+		return
+	}
+	w.tell("user", "takes the labels from %s %s", kind, o.GetName())
+	kept := o.GetLabels()
+	maps.DeleteFunc(kept, func(key, _ string) bool { return key != v1alpha1.LabelRevision })
+	o.SetLabels(kept)
+	w.must(w.as("user").Update(w.ctx, o))
+}
+
+// takeFinalizer takes the finalizer from a ServingGroup, and perhaps deletes it some time later.
+func (w *World) takeFinalizer() {
+	all := w.Server.All(cluster.ServingGroup)
+	if len(all) == 0 {
+		return
+	}
+	g, ok := pick(w.Loop, all...).DeepCopyObject().(client.Object)
+	if !ok {
+		return
+	}
+	w.tell("user", "takes the finalizers from %s", g.GetName())
+	g.SetFinalizers(nil)
+	w.must(w.as("user").Update(w.ctx, g))
+	if w.Chance(0.3) {
+		w.After(w.Between(0, 20*time.Second), func() { w.leave(g) })
+	}
 }
 
 // squat takes a name that a ServingGroup or its Pods may need, for a while.

@@ -23,7 +23,7 @@ func main() {
 	seed := flag.Uint64("seed", 0, "the history to replay with a trace instead")
 	workers := flag.Int("workers", 2, "histories at a time")
 	flag.Parse()
-	debug.SetGCPercent(800) // histories are short and make much garbage
+	debug.SetGCPercent(2000) // histories are short and make much garbage
 	violations, err := run(ctx, os.Stdout, *seed, history.Many{First: *first, Count: *seeds, Workers: *workers})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sim:", err)

@@ -1,0 +1,223 @@
+package pods_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/plan/pods"
+)
+
+const prepare, inPlace = v1alpha1.PermitPrepare, v1alpha1.UnitInPlace
+
+// images has the scene's revisions name images: prefill goes from p:1 to p:2 from revision a to b.
+func images(s *pods.Snapshot) {
+	shape := func(digest, image string, workers int32) pods.Shape {
+		one := map[string]string{"engine": image}
+		return pods.Shape{Digest: digest, Workers: workers, Entry: one, Worker: one}
+	}
+	s.Revisions = map[string]pods.Revision{
+		"a": {"prefill": shape("p1", "p:1", 1), "decode": shape("d1", "d:1", 0)},
+		"b": {"prefill": shape("p2", "p:2", 1), "decode": shape("d1", "d:1", 0)},
+	}
+	for n := range s.Pods {
+		s.Pods[n].Images = map[string]string{"engine": s.Pods[n].Role[:1] + ":1"}
+	}
+}
+
+// behind has the role decode drained after prefill.
+func behind(s *pods.Snapshot) { s.Settings.Back = map[string]bool{"decode": true} }
+
+func patched(p *pods.Pod) {
+	if p.Role == "prefill" {
+		p.Images = map[string]string{"engine": "p:2"}
+	}
+}
+
+func taken(p *pods.Pod) { p.HeldInPlace, p.Ready = true, false }
+
+// ordered gives every Pod an order of the update's attempt.
+func ordered(permit v1alpha1.Permit, stage v1alpha1.Stage) change {
+	return func(s *pods.Snapshot) {
+		for _, p := range s.Pods {
+			order(p.Name, func(o *pods.Order) {
+				o.Permit = permit
+				reports(stage)(o)
+			})(s)
+		}
+	}
+}
+
+func but(name string, permit v1alpha1.Permit, stage v1alpha1.Stage) change {
+	return func(s *pods.Snapshot) {
+		for n := range s.Orders {
+			if o := &s.Orders[n]; o.Name == name {
+				o.Permit, o.Stage, o.Reason, o.Message = permit, stage, v1alpha1.RefusedNotFound, "no such image"
+			}
+		}
+	}
+}
+
+func swapped(s *pods.Snapshot) { s.Group.Spec.Updates[0].Swapped = true }
+
+func all(verb string) []string {
+	return []string{"UpdateOrder g-decode-0-0 " + verb, "UpdateOrder g-prefill-0-0 " + verb, "UpdateOrder g-prefill-0-1 " + verb}
+}
+
+func TestPrepareInPlace(t *testing.T) {
+	half := 30 * time.Second
+	play(t, map[string]row{
+		"every Pod gets its order, and serves on": {
+			scene(images, agent, update("", inPlace, "b", prepare)),
+			told{Stage: v1alpha1.UnitPreparing, Recheck: half, Do: []string{
+				"CreateOrder g-decode-0-0 1 for 3: Prepare", "CreateOrder g-prefill-0-0 1 for 3: Prepare", "CreateOrder g-prefill-0-1 1 for 3: Prepare",
+			}},
+		},
+		"prepared as one": {
+			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePrepared)),
+			told{Stage: v1alpha1.UnitPrepared, Recheck: half},
+		},
+		"one that is refused refuses the unit": {
+			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePrepared), but("g-prefill-0-1", prepare, v1alpha1.StageRefused)),
+			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}, Recheck: half},
+		},
+		"without an agent nothing is prepared": {
+			scene(images, update("", inPlace, "b", prepare)),
+			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}},
+		},
+		"a Pod that is lost meanwhile is recovered as ever": {
+			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePrepared), without("g-decode-0-0")),
+			told{Stage: v1alpha1.UnitPreparing, Recheck: half, Events: []string{v1alpha1.EventRecovering}, Do: []string{"DeleteOrder g-decode-0-0", "SetLeader g-prefill-0-0"}},
+		},
+		"a target that cannot be read freezes it": {scene(images, agent, update("", inPlace, "lost", prepare)), told{}},
+	})
+}
+
+func TestDrainInPlace(t *testing.T) {
+	half := 30 * time.Second
+	play(t, map[string]row{
+		"all are drained": {
+			scene(images, agent, update("", inPlace, "b", drain), ordered(prepare, v1alpha1.StagePrepared)),
+			told{Stage: v1alpha1.UnitDraining, Recheck: half, Do: all("1 for 3: Drain")},
+		},
+		"those first through which requests enter": {
+			scene(images, agent, behind, update("", inPlace, "b", drain), ordered(prepare, v1alpha1.StagePrepared)),
+			told{Stage: v1alpha1.UnitDraining, Recheck: half, Do: all("1 for 3: Drain")[1:]},
+		},
+		"then those that worked for them": {
+			scene(images, agent, behind, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDrained), but("g-decode-0-0", prepare, v1alpha1.StagePrepared)),
+			told{Stage: v1alpha1.UnitDraining, Recheck: half, Do: all("1 for 3: Drain")[:1]},
+		},
+		"drained as one": {
+			scene(images, agent, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDrained)),
+			told{Stage: v1alpha1.UnitDrained, Recheck: half},
+		},
+		"a Pod that is lost ends the attempt": {
+			scene(images, agent, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDrained), pod("g-prefill-0-1", ended)),
+			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}, Recheck: half},
+		},
+		"not after a swap": {
+			scene(images, agent, pinned("b"), update("", inPlace, "a", drain), swapped, ordered(drain, v1alpha1.StageDrained), pod("g-prefill-0-1", ended)),
+			told{Stage: v1alpha1.UnitDrained, Recheck: half},
+		},
+		"an agent that dies ends it": {
+			scene(images, deadAgent, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDrained)),
+			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}},
+		},
+		"what takes too long ends it": {
+			scene(images, agent, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDraining), at(v1alpha1.UnitDraining, time.Hour)),
+			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}, Recheck: half},
+		},
+	})
+}
+
+func TestSwapInPlace(t *testing.T) {
+	half := 30 * time.Second
+	update := func(permit v1alpha1.Permit) change {
+		return func(s *pods.Snapshot) {
+			images(s)
+			agent(s)
+			pinned("b")(s)
+			update("", inPlace, "b", permit)(s)
+			swapped(s)
+		}
+	}
+	play(t, map[string]row{
+		"nothing is deleted": {
+			scene(update(swap), pod("", taken), ordered(drain, v1alpha1.StageDrained)),
+			told{Stage: v1alpha1.UnitSwapping, Recheck: half, Do: all("1 for 3: Swap")},
+		},
+		"verified as one": {
+			scene(update(swap), pod("", taken), pod("", patched), ordered(swap, v1alpha1.StageVerified)),
+			told{Stage: v1alpha1.UnitVerified},
+		},
+		"not while one is not": {
+			scene(update(swap), pod("", taken), pod("", patched), ordered(swap, v1alpha1.StageVerified), but("g-decode-0-0", swap, v1alpha1.StageDrained)),
+			told{Stage: v1alpha1.UnitSwapping, Recheck: half},
+		},
+		"then all may serve": {
+			scene(update(serve), pod("", taken), pod("", patched), ordered(swap, v1alpha1.StageVerified)),
+			told{Stage: v1alpha1.UnitVerified, Recheck: 6 * time.Minute, Do: all("1 for 3: Serve")},
+		},
+		"in service as one": {
+			scene(update(serve), pod("", patched), pod("", atB), ordered(serve, v1alpha1.StageInService)),
+			told{Stage: v1alpha1.UnitInService},
+		},
+		"a Pod that is lost is made anew, held": {
+			scene(update(swap), pod("", taken), pod("", patched), ordered(swap, v1alpha1.StageVerified), without("g-decode-0-0"), func(s *pods.Snapshot) { s.Orders = s.Orders[:2] }),
+			told{Stage: v1alpha1.UnitSwapping, Recheck: 6 * time.Minute, Do: []string{"CreatePod g-decode-0-0 at b held"}},
+		},
+		"one that was made anew needs no order": {
+			scene(update(swap), pod("g-prefill-0-0", taken), pod("g-prefill-0-1", taken), pod("g-decode-0-0", held), pod("", patched),
+				ordered(swap, v1alpha1.StageVerified), func(s *pods.Snapshot) { s.Orders = s.Orders[:2] }),
+			told{Stage: v1alpha1.UnitVerified},
+		},
+		"one that fails fails the unit": {
+			scene(update(swap), pod("", taken), ordered(swap, v1alpha1.StageVerified), but("g-prefill-0-0", swap, v1alpha1.StageFailed)),
+			told{Stage: v1alpha1.UnitFailed, Blocked: v1alpha1.BlockedFailed, Events: []string{v1alpha1.EventUnitFailed}},
+		},
+		"and comes good": {
+			scene(update(swap), pod("", taken), pod("", patched), ordered(swap, v1alpha1.StageVerified), at(v1alpha1.UnitFailed, time.Minute)),
+			told{Stage: v1alpha1.UnitVerified},
+		},
+	})
+}
+
+func TestBackOutInPlace(t *testing.T) {
+	half := 30 * time.Second
+	play(t, map[string]row{
+		"every Pod is given back, and nothing is changed": {
+			scene(images, agent, pod("", taken), update("", inPlace, "a", serve), ordered(drain, v1alpha1.StageDrained), func(s *pods.Snapshot) {
+				for n := range s.Orders {
+					s.Orders[n].Key = "2"
+				}
+			}),
+			told{Stage: v1alpha1.UnitSwapping, Recheck: half, Do: all("2 for 3: Serve")},
+		},
+		"Pods that nobody took serve": {
+			scene(images, agent, update("", inPlace, "a", serve)), told{Stage: v1alpha1.UnitInService},
+		},
+		"also where the agent is dead": {
+			scene(images, deadAgent, update("", inPlace, "a", serve), ordered(drain, v1alpha1.StagePrepared)),
+			told{Stage: v1alpha1.UnitInService, Do: all("1 for 3: Serve")},
+		},
+	})
+}
+
+func TestOrdersInPlace(t *testing.T) {
+	s := scene(images, agent, update("", inPlace, "b", prepare))
+	got := map[string]pods.NewOrder{}
+	for _, a := range pods.Decide(s).Actions {
+		got[a.Name] = a.Order
+	}
+	order := pods.NewOrder{PodUID: "uid-x", Node: "n", Attempt: 1, Key: "3", Permit: prepare, Revision: "b"}
+	decode, prefill := order, order
+	decode.Digest, prefill.Digest = "d1", "p2"
+	prefill.Containers = []v1alpha1.ContainerImage{{Name: "engine", Image: "p:2"}}
+	want := map[string]pods.NewOrder{"g-decode-0-0": decode, "g-prefill-0-0": prefill, "g-prefill-0-1": prefill}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("orders (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,203 @@
+//go:build lab
+
+package rollout
+
+import (
+	"maps"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/test/cluster"
+	"pitstop.dev/test/rollout/record"
+)
+
+// inPlace is a strategy over ServingGroups that keeps their Pods.
+func inPlace(unavailable int32) v1alpha1.RolloutStrategy {
+	s := budget(unavailable, 0, 0)
+	s.UpdateMethod = v1alpha1.UpdateInPlace
+	s.InPlace = v1alpha1.InPlace{PropagationSeconds: new(int32(1))}
+	return s
+}
+
+func whole() record.Rules { return record.Rules{MaxUnavailable: 1, Whole: true} }
+
+// kept are the Pods by name: their UID, node and IP.
+func (p *play) kept() map[string]string {
+	out := map[string]string{}
+	for _, pod := range p.pods() {
+		out[pod.Name] = string(pod.UID) + " " + pod.Spec.NodeName + " " + pod.Status.PodIP
+	}
+	return out
+}
+
+// restarts are the restart counts of the Pods by name.
+func (p *play) restarts() map[string]int32 {
+	out := map[string]int32{}
+	for _, pod := range p.pods() {
+		for _, c := range pod.Status.ContainerStatuses {
+			out[pod.Name] += c.RestartCount
+		}
+	}
+	return out
+}
+
+// blocked waits until the ModelServing is blocked for the reason, and returns the message.
+func (p *play) blocked(reason v1alpha1.ConditionReason) {
+	p.t.Helper()
+	ms := p.waits(func(ms *v1alpha1.ModelServing) bool {
+		c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionBlocked)
+		return c != nil && c.Reason == string(reason) && ms.Status.ObservedGeneration == ms.Generation
+	})
+	p.t.Log(meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionBlocked).Message)
+}
+
+func everyPod(p *play, n int32) map[string]int32 {
+	out := map[string]int32{}
+	for _, pod := range p.pods() {
+		out[pod.Name] = n
+	}
+	return out
+}
+
+func TestInPlaceKeepsEveryPod(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, "inplace", inPlace(1), whole())
+	before := p.kept()
+	p.edits(image(img.v2))
+	ms := p.waits(cluster.Complete)
+	want(t, "Pods", before, p.kept())
+	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
+	want(t, "restarts", everyPod(p, 1), p.restarts())
+	for _, pod := range p.pods() {
+		if pod.Labels[v1alpha1.LabelRevision] != ms.Status.UpdateRevision {
+			t.Errorf("%s: revision %s, want %s", pod.Name, pod.Labels[v1alpha1.LabelRevision], ms.Status.UpdateRevision)
+		}
+	}
+	p.edits(image(img.v3, "decode")) // the prefills are drained with their group, and run on
+	p.waits(cluster.Complete)
+	want(t, "Pods", before, p.kept())
+	restarts := everyPod(p, 1)
+	for name := range p.uids("decode") {
+		restarts[name] = 2
+	}
+	want(t, "restarts", restarts, p.restarts())
+}
+
+func TestAWrongTagInPlaceCostsNothing(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, "wrong", inPlace(1), whole())
+	before, containers := p.kept(), p.containers()
+	p.edits(image(img.v2 + "-does-not-exist"))
+	p.blocked(v1alpha1.BlockedRefused)
+	want(t, "containers", containers, p.containers())
+	p.verb(0, string(v1alpha1.RefusedNotFound), "explain", "ms/wrong")
+	if ms := p.waits(func(*v1alpha1.ModelServing) bool { return true }); ms.Status.AvailableReplicas != 4 {
+		t.Errorf("%d groups are available, want 4", ms.Status.AvailableReplicas)
+	}
+	p.edits(image(img.v2))
+	p.waits(cluster.Complete)
+	want(t, "Pods", before, p.kept())
+	want(t, "restarts", everyPod(p, 1), p.restarts())
+}
+
+// containers are the ids of all containers by Pod.
+func (p *play) containers() map[string]string {
+	out := map[string]string{}
+	for _, pod := range p.pods() {
+		for _, c := range pod.Status.ContainerStatuses {
+			out[pod.Name] += c.ContainerID
+		}
+	}
+	return out
+}
+
+func TestAUnitThatFailedIsMovedInPlace(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, "fails", inPlace(1), whole())
+	before := p.kept()
+	p.edits(image(img.bad))
+	p.blocked(v1alpha1.BlockedFailed)
+	want(t, "images of the others", map[string]int{img.v1: 9}, p.images("0", "1", "2"))
+	p.edits(image(img.v1))
+	p.waits(cluster.Complete)
+	want(t, "images", map[string]int{img.v1: 12}, p.images("0", "1", "2", "3"))
+	want(t, "Pods", before, p.kept())
+}
+
+func TestAUnitThatFailedIsTakenBack(t *testing.T) {
+	t.Parallel()
+	strategy := inPlace(1)
+	strategy.InPlace.OnFailure = v1alpha1.FailureRollback
+	p := newPlay(t, "back", strategy, whole())
+	before := p.kept()
+	p.edits(image(img.bad))
+	p.waits(func(ms *v1alpha1.ModelServing) bool {
+		return ms.Status.RejectedRevision == ms.Status.UpdateRevision && ms.Status.AvailableReplicas == 4 && len(ms.Status.Updating) == 0
+	})
+	p.blocked(v1alpha1.BlockedRejected)
+	want(t, "images", map[string]int{img.v1: 12}, p.images("0", "1", "2", "3"))
+	p.edits(image(img.v2))
+	p.waits(cluster.Complete)
+	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
+	want(t, "Pods", before, p.kept())
+}
+
+func TestRolesInPlace(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, "roles", v1alpha1.RolloutStrategy{
+		Type: v1alpha1.RoleRollingUpdate, UpdateMethod: v1alpha1.UpdateInPlace, MaxUnavailableGroups: new(intstr.FromInt32(1)),
+	}, record.Rules{MaxUnavailable: 1})
+	before := p.kept()
+	p.edits(image(img.v2, "prefill"))
+	p.waits(cluster.Complete)
+	want(t, "Pods", before, p.kept())
+	restarts := everyPod(p, 1)
+	for name := range p.uids("decode") {
+		restarts[name] = 0
+	}
+	want(t, "restarts", restarts, p.restarts())
+}
+
+func TestInPlaceBecomesRecreateInTheMiddle(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, "switch", inPlace(1), record.Rules{MaxUnavailable: 1})
+	before := p.kept()
+	p.edits(image(img.bad))
+	p.blocked(v1alpha1.BlockedFailed)
+	p.edits(func(s *v1alpha1.ModelServingSpec) {
+		image(img.v2)(s)
+		s.RolloutStrategy.UpdateMethod = v1alpha1.UpdateRecreate
+	})
+	p.waits(cluster.Complete)
+	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
+	for name, was := range before {
+		if p.kept()[name] == was {
+			t.Errorf("%s was not recreated", name)
+		}
+	}
+}
+
+// A Pod that is lost in the middle is made anew for its unit, and no other Pod is touched.
+func TestALostPodIsRefilledInPlace(t *testing.T) {
+	t.Parallel()
+	p := newPlay(t, "lost", inPlace(1), record.Rules{MaxUnavailable: 1, Broken: map[string]bool{"lost-3": true}})
+	before := p.kept()
+	p.edits(image(img.v2))
+	p.waits(func(ms *v1alpha1.ModelServing) bool { return len(ms.Status.Updating) > 0 })
+	name := v1alpha1.PodName("lost-3", "prefill", 0, 1)
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace = name, cluster.Namespace
+	if err := p.Objects.Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	p.waits(cluster.Complete)
+	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
+	after := p.kept()
+	maps.DeleteFunc(after, func(pod, _ string) bool { return pod == name })
+	delete(before, name)
+	want(t, "Pods", before, after)
+}
