@@ -47,6 +47,9 @@ func TestADrainingPodGetsNothingAndIsAnsweredForAfterItsLastStream(t *testing.T)
 		t.Errorf("answer %q, annotations %v", got, w.pod("a").Annotations)
 	}
 	w.silent(r.Router)
+	if got := w.pod("b").Annotations; len(got) > 0 {
+		t.Errorf("the other Pod has %v", got)
+	}
 	w.write("a", open)
 	if s := r.open(); s.engine != "a" {
 		t.Errorf("a Pod that is back is not chosen: %s", s.engine)
