@@ -114,8 +114,12 @@ func drawOrder(t *rapid.T, p podPlan) orderPlan {
 		deadline:  rapid.SampledFrom([]int32{1800, 120, 20, 5}).Draw(t, "deadline"),
 		images:    rapid.SliceOfN(rapid.SampledFrom(append(allImages(), "v1", "v2", "v3", "v2", "v3", "crash1", "", "")), p.containers, p.containers).Draw(t, "images"),
 		drain: rapid.SampledFrom([]*v1alpha1.Drain{
-			nil, {Mode: v1alpha1.DrainEngineMetrics}, {Mode: v1alpha1.DrainEngineMetrics, TimeoutSeconds: new(int32(5))}, {Mode: v1alpha1.DrainDelay, TimeoutSeconds: new(int32(2))},
-			{Mode: v1alpha1.DrainRouter}, {Mode: v1alpha1.DrainRouter, TimeoutSeconds: new(int32(10))},
+			nil,
+			{Mode: v1alpha1.DrainEngineMetrics},
+			{Mode: v1alpha1.DrainEngineMetrics, TimeoutSeconds: new(int32(5))},
+			{Mode: v1alpha1.DrainDelay, TimeoutSeconds: new(int32(2))},
+			{Mode: v1alpha1.DrainRouter},
+			{Mode: v1alpha1.DrainRouter, TimeoutSeconds: new(int32(10))},
 		}).Draw(t, "drain"),
 	}
 	if p.unit {
