@@ -263,11 +263,7 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 		if !u.swapped() && !w.journalUp {
 			return false
 		}
-		lower := readiness.Lower
-		if !u.swapped() && u.announces() != "" {
-			lower = readiness.LowerAndAnnounce
-		}
-		a.patchStatus(p, step)(lower(s.pod, s.token, s.now))
+		a.patchStatus(p, step)(lower(s, u))
 	case ActAnnounce:
 		a.patchStatus(p, step)(readiness.Announce(s.pod, u.announces()))
 	case ActAcknowledge:
