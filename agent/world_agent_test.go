@@ -427,7 +427,9 @@ func (a *simAgent) pulled(j *job, err error) {
 	j.over = true
 	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })
 	j.pull.running, j.pull.queued, j.pull.err = false, false, err
-	if err != nil {
+	if err == nil {
+		j.pull.failures = 0
+	} else {
 		j.pull.retryAt = a.w.now.Add(min(retryMost, retryFirst<<min(j.pull.failures, 5)))
 		j.pull.failures++
 	}
