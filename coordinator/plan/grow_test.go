@@ -10,7 +10,8 @@ func TestAGroupThatGrowsIsNotReliedOn(t *testing.T) {
 		return s.with(lines...)
 	}
 	recalled := ledger(three(1, "0 new ready", "1 old ready", "2 new ready"), "ms-1/a-1")
-	addInstance(&recalled.Groups[1], "a", "1 old ready rDrain:Draining:")
+	addInstance(&recalled.Groups[1], "a", "1 old ready")
+	addUpdate(&recalled.Groups[1], "a-1", "rDrain:Draining:")
 	run(t, map[string]row{
 		"none goes while the others are given a surge": {
 			three(1, "0 old ready", "1 old ready", "2 old ready"),

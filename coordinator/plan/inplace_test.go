@@ -9,9 +9,9 @@ import (
 	"pitstop.dev/api/v1alpha1"
 )
 
-// inPlace is serving with updates in place.
-func inPlace(replicas, maxUnavailable int32, groups ...string) Snapshot {
-	s := serving(replicas, maxUnavailable, 0, 0).with(groups...)
+// inPlace is serving with updates in place, one group after the other.
+func inPlace(replicas int32, groups ...string) Snapshot {
+	s := serving(replicas, 1, 0, 0).with(groups...)
 	s.Serving.InPlace = true
 	return s
 }
@@ -22,7 +22,7 @@ func (s Snapshot) but(change func(*Snapshot)) Snapshot {
 	return s
 }
 
-// refused gives the reason for which the updates of a group were refused.
+// refusedFor gives the reason for which the updates of a group were refused.
 func refusedFor(reason v1alpha1.UnitReason, groups ...int) func(*Snapshot) {
 	return func(s *Snapshot) {
 		for _, i := range groups {
@@ -37,9 +37,9 @@ func booked(entries ...string) func(*Snapshot) {
 	return func(s *Snapshot) { s.Ledger = entries }
 }
 
-// opened changes the open update of a group.
-func opened(group int, change func(*v1alpha1.UnitUpdate)) func(*Snapshot) {
-	return func(s *Snapshot) { change(&s.Groups[group].Spec.Updates[0]) }
+// opened changes the open update of the first group.
+func opened(change func(*v1alpha1.UnitUpdate)) func(*Snapshot) {
+	return func(s *Snapshot) { change(&s.Groups[0].Spec.Updates[0]) }
 }
 
 func swappedBefore(u *v1alpha1.UnitUpdate) { u.Swapped = true }
@@ -47,24 +47,24 @@ func swappedBefore(u *v1alpha1.UnitUpdate) { u.Swapped = true }
 func TestUnitsArePreparedAheadOfTheBudget(t *testing.T) {
 	run(t, map[string]row{
 		"twice as many as may be taken, the highest first": {
-			inPlace(4, 1, "0 old ready", "1 old ready", "2 old ready", "3 old ready"),
+			inPlace(4, "0 old ready", "1 old ready", "2 old ready", "3 old ready"),
 			[]string{"ms-2 InPlace/5 Prepare new", "ms-3 InPlace/5 Prepare new"},
 		},
 		"one that is prepared is taken, in the same attempt": {
-			inPlace(2, 1, "0 old ready iPrepare:Preparing:new", "1 old ready iPrepare:Prepared:new"),
+			inPlace(2, "0 old ready iPrepare:Preparing:new", "1 old ready iPrepare:Prepared:new"),
 			[]string{"Book ms-1", "ms-1 InPlace/4 Drain new"},
 		},
-		"none is taken that is not prepared":  {inPlace(1, 1, "0 old ready iPrepare:Preparing:new"), nil},
-		"none is prepared while paused":       {inPlace(1, 1, "0 old ready").but(func(s *Snapshot) { s.Serving.Paused = true }), nil},
-		"none that cannot be had in place":    {inPlace(1, 1, "0 old ready").but(func(s *Snapshot) { s.Obstacles = map[string]string{"old": "a volume"} }), nil},
-		"a unit that prepares is available":   {inPlace(2, 1, "0 old ready iPrepare:Prepared:new", "1 old ready iPrepare:Prepared:new"), []string{"Book ms-1", "ms-1 InPlace/4 Drain new"}},
-		"a new target is prepared instead":    {inPlace(1, 1, "0 old ready iPrepare:Prepared:older"), []string{"ms-0 InPlace/5 Prepare new"}},
-		"what is no longer wanted is dropped": {inPlace(1, 1, "0 new ready iPrepare:Prepared:older"), []string{"close ms-0"}},
+		"none is taken that is not prepared":  {inPlace(1, "0 old ready iPrepare:Preparing:new"), nil},
+		"none is prepared while paused":       {inPlace(1, "0 old ready").but(func(s *Snapshot) { s.Serving.Paused = true }), nil},
+		"none that cannot be had in place":    {inPlace(1, "0 old ready").but(func(s *Snapshot) { s.Obstacles = map[string]string{"old": "a volume"} }), nil},
+		"a unit that prepares is available":   {inPlace(2, "0 old ready iPrepare:Prepared:new", "1 old ready iPrepare:Prepared:new"), []string{"Book ms-1", "ms-1 InPlace/4 Drain new"}},
+		"a new target is prepared instead":    {inPlace(1, "0 old ready iPrepare:Prepared:older"), []string{"ms-0 InPlace/5 Prepare new"}},
+		"what is no longer wanted is dropped": {inPlace(1, "0 new ready iPrepare:Prepared:older"), []string{"close ms-0"}},
 		"so it is when the method is another": {
-			inPlace(1, 1, "0 old ready iPrepare:Prepared:new").but(func(s *Snapshot) { s.Serving.InPlace = false }), []string{"close ms-0"},
+			inPlace(1, "0 old ready iPrepare:Prepared:new").but(func(s *Snapshot) { s.Serving.InPlace = false }), []string{"close ms-0"},
 		},
 		"a booked unit of a leader that died is booked again": {
-			inPlace(2, 1, "0 old ready iPrepare:Prepared:new", "1 old ready iPrepare:Prepared:new").but(booked("ms-1")),
+			inPlace(2, "0 old ready iPrepare:Prepared:new", "1 old ready iPrepare:Prepared:new").but(booked("ms-1")),
 			[]string{"Book ms-1", "ms-1 InPlace/4 Drain new"},
 		},
 	})
@@ -73,35 +73,35 @@ func TestUnitsArePreparedAheadOfTheBudget(t *testing.T) {
 func TestRefusedUnits(t *testing.T) {
 	run(t, map[string]row{
 		"a refused one does not keep others from being prepared": {
-			inPlace(3, 1, "0 old ready", "1 old ready", "2 old ready iPrepare:Refused:new").but(refusedFor(v1alpha1.UnitAgentMissing, 2)),
+			inPlace(3, "0 old ready", "1 old ready", "2 old ready iPrepare:Refused:new").but(refusedFor(v1alpha1.UnitAgentMissing, 2)),
 			[]string{"ms-0 InPlace/5 Prepare new", "ms-1 InPlace/5 Prepare new"},
 		},
 		"three for one reason do": {
-			inPlace(4, 1, "0 old ready", "1 old ready iPrepare:Refused:new", "2 old ready iPrepare:Refused:new", "3 old ready iPrepare:Refused:new").
+			inPlace(4, "0 old ready", "1 old ready iPrepare:Refused:new", "2 old ready iPrepare:Refused:new", "3 old ready iPrepare:Refused:new").
 				but(refusedFor(v1alpha1.UnitReason(v1alpha1.RefusedPlatform), 1, 2, 3)),
 			nil,
 		},
 		"what may pass is tried again": {
-			inPlace(1, 1, "0 old ready iPrepare:Refused:new").but(refusedFor(notFound, 0)), []string{"ms-0 InPlace/5 Prepare new"},
+			inPlace(1, "0 old ready iPrepare:Refused:new").but(refusedFor(notFound, 0)), []string{"ms-0 InPlace/5 Prepare new"},
 		},
 		"not before its time": {
-			inPlace(1, 1, "0 old ready iPrepare:Refused:new").but(refusedFor(notFound, 0)).
-				but(opened(0, func(u *v1alpha1.UnitUpdate) { u.NotBefore = &metav1.Time{Time: noon().Add(time.Second)} })),
+			inPlace(1, "0 old ready iPrepare:Refused:new").but(refusedFor(notFound, 0)).
+				but(opened(func(u *v1alpha1.UnitUpdate) { u.NotBefore = &metav1.Time{Time: noon().Add(time.Second)} })),
 			nil,
 		},
 		"what does not pass is not": {
-			inPlace(1, 1, "0 old ready iPrepare:Refused:new").but(refusedFor(v1alpha1.UnitReason(v1alpha1.RefusedPlatform), 0)), nil,
+			inPlace(1, "0 old ready iPrepare:Refused:new").but(refusedFor(v1alpha1.UnitReason(v1alpha1.RefusedPlatform), 0)), nil,
 		},
 		"refused at Drain, it goes back in service": {
-			inPlace(1, 1, "0 old ready iDrain:Refused:new").but(refusedFor(notFound, 0)).but(booked("ms-0")),
+			inPlace(1, "0 old ready iDrain:Refused:new").but(refusedFor(notFound, 0)).but(booked("ms-0")),
 			[]string{"ms-0 InPlace/5 Serve old"},
 		},
 		"and is prepared again after that": {
-			inPlace(1, 1, "0 old ready iServe:InService:old").but(booked("ms-0")).but(opened(0, func(u *v1alpha1.UnitUpdate) { u.Tries = 1 })),
+			inPlace(1, "0 old ready iServe:InService:old").but(booked("ms-0")).but(opened(func(u *v1alpha1.UnitUpdate) { u.Tries = 1 })),
 			[]string{"ms-0 InPlace/5 Prepare new", "Strike ms-0"},
 		},
 		"refused at Drain after a swap, it stays held and is tried again": {
-			inPlace(1, 1, "0 bad down iDrain:Refused:new").but(refusedFor(notFound, 0)).but(booked("ms-0")).but(opened(0, swappedBefore)).
+			inPlace(1, "0 bad down iDrain:Refused:new").but(refusedFor(notFound, 0)).but(booked("ms-0")).but(opened(swappedBefore)).
 				but(func(s *Snapshot) { s.Layouts["bad"] = Layout{"a": {Digest: "a3", Workers: 1}} }),
 			[]string{"ms-0 InPlace/5 Drain new"},
 		},
@@ -112,48 +112,48 @@ func TestAUnitGoesThroughItsSwapInPlace(t *testing.T) {
 	bad := func(s *Snapshot) { s.Layouts["bad"] = Layout{"a": {Digest: "a3", Workers: 1}} }
 	run(t, map[string]row{
 		"one write sets permit Swap and the pin": {
-			inPlace(1, 1, "0 old ready iDrain:Drained:new").but(booked("ms-0")), []string{"ms-0 InPlace/4 Swap new", "ms-0 old: a-0 -> new: a-0"},
+			inPlace(1, "0 old ready iDrain:Drained:new").but(booked("ms-0")), []string{"ms-0 InPlace/4 Swap new", "ms-0 old: a-0 -> new: a-0"},
 		},
 		"a unit of one Pod may serve at once": {
-			inPlace(1, 1, "0 old ready iDrain:Drained:new").but(booked("ms-0")).but(func(s *Snapshot) {
+			inPlace(1, "0 old ready iDrain:Drained:new").but(booked("ms-0")).but(func(s *Snapshot) {
 				s.Layouts = map[string]Layout{"old": {"a": {Digest: "a1"}}, "new": {"a": {Digest: "a2"}}}
 			}),
 			[]string{"ms-0 InPlace/4 Serve new", "ms-0 old: a-0 -> new: a-0"},
 		},
 		"verified, it may serve": {
-			inPlace(1, 1, "0 new down iSwap:Verified:new").but(booked("ms-0")).but(opened(0, swappedBefore)), []string{"ms-0 InPlace/4 Serve new"},
+			inPlace(1, "0 new down iSwap:Verified:new").but(booked("ms-0")).but(opened(swappedBefore)), []string{"ms-0 InPlace/4 Serve new"},
 		},
 		"in service, it is closed": {
-			inPlace(1, 1, "0 new ready iServe:InService:new").but(booked("ms-0")).but(opened(0, swappedBefore)), []string{"close ms-0", "Strike ms-0"},
+			inPlace(1, "0 new ready iServe:InService:new").but(booked("ms-0")).but(opened(swappedBefore)), []string{"close ms-0", "Strike ms-0"},
 		},
 		"a new target before the swap takes it back": {
-			inPlace(1, 1, "0 old ready iDrain:Draining:older").but(booked("ms-0")), []string{"ms-0 InPlace/5 Serve old"},
+			inPlace(1, "0 old ready iDrain:Draining:older").but(booked("ms-0")), []string{"ms-0 InPlace/5 Serve old"},
 		},
 		"a new target after the swap moves it on, held": {
-			inPlace(1, 1, "0 bad down iSwap:Failed:bad").but(bad).but(booked("ms-0")).but(opened(0, swappedBefore)), []string{"ms-0 InPlace/5 Drain new"},
+			inPlace(1, "0 bad down iSwap:Failed:bad").but(bad).but(booked("ms-0")).but(opened(swappedBefore)), []string{"ms-0 InPlace/5 Drain new"},
 		},
 		"also one that leads to where its pin is": {
-			inPlace(1, 1, "0 new down iDrain:Draining:bad").but(bad).but(booked("ms-0")).but(opened(0, swappedBefore)), []string{"ms-0 InPlace/5 Drain new"},
+			inPlace(1, "0 new down iDrain:Draining:bad").but(bad).but(booked("ms-0")).but(opened(swappedBefore)), []string{"ms-0 InPlace/5 Drain new"},
 		},
 		"recreated before its swap, it goes back first": {
-			inPlace(1, 1, "0 old ready iDrain:Draining:new").but(booked("ms-0")).but(func(s *Snapshot) { s.Serving.InPlace = false }),
+			inPlace(1, "0 old ready iDrain:Draining:new").but(booked("ms-0")).but(func(s *Snapshot) { s.Serving.InPlace = false }),
 			[]string{"ms-0 InPlace/5 Serve old"},
 		},
 		"recreated after its swap, it gets an attempt that recreates": {
-			inPlace(1, 1, "0 new down iSwap:Failed:new").but(booked("ms-0")).but(opened(0, swappedBefore)).but(func(s *Snapshot) { s.Serving.InPlace = false }),
+			inPlace(1, "0 new down iSwap:Failed:new").but(booked("ms-0")).but(opened(swappedBefore)).but(func(s *Snapshot) { s.Serving.InPlace = false }),
 			[]string{"ms-0 Recreate/5 Drain new"},
 		},
 		"one that failed is taken back, after that is written": {
-			inPlace(1, 1, "0 new down iSwap:Failed:new").but(booked("ms-0")).but(opened(0, swappedBefore)).but(func(s *Snapshot) { s.Serving.Rollback = true }),
+			inPlace(1, "0 new down iSwap:Failed:new").but(booked("ms-0")).but(opened(swappedBefore)).but(func(s *Snapshot) { s.Serving.Rollback = true }),
 			[]string{"Reject new"},
 		},
 		"to the revision before": {
-			inPlace(1, 1, "0 new down iSwap:Failed:new").but(booked("ms-0")).but(opened(0, swappedBefore)).but(func(s *Snapshot) {
+			inPlace(1, "0 new down iSwap:Failed:new").but(booked("ms-0")).but(opened(swappedBefore)).but(func(s *Snapshot) {
 				s.Serving.Rollback, s.Rejected = true, "new"
 			}),
 			[]string{"ms-0 InPlace/5 Drain old"},
 		},
-		"a rejected revision is brought to no unit": {inPlace(1, 1, "0 old ready").but(func(s *Snapshot) { s.Rejected = "new" }), nil},
+		"a rejected revision is brought to no unit": {inPlace(1, "0 old ready").but(func(s *Snapshot) { s.Rejected = "new" }), nil},
 	})
 }
 
@@ -163,9 +163,9 @@ func TestWhatBlocksInPlace(t *testing.T) {
 		want v1alpha1.ConditionReason
 	}{
 		"a change that needs new Pods": {
-			inPlace(1, 1, "0 old ready").but(func(s *Snapshot) { s.Obstacles = map[string]string{"old": "a volume"} }), v1alpha1.BlockedNotInPlace,
+			inPlace(1, "0 old ready").but(func(s *Snapshot) { s.Obstacles = map[string]string{"old": "a volume"} }), v1alpha1.BlockedNotInPlace,
 		},
-		"a rejected revision": {inPlace(1, 1, "0 old ready").but(func(s *Snapshot) { s.Rejected = "new" }), v1alpha1.BlockedRejected},
+		"a rejected revision": {inPlace(1, "0 old ready").but(func(s *Snapshot) { s.Rejected = "new" }), v1alpha1.BlockedRejected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Decide(r.in).Report.Blocked; !got.True || got.Reason != r.want {

@@ -86,13 +86,14 @@ const maxLedger = 20000
 // full reports whether the ledger cannot hold the unit. It waits until others are struck.
 func (w *world) full(u *unit) bool { return !u.booked && w.left <= 0 }
 
-// piece is how many units are made room for at a time. What is made stays where it is.
+// piece is how many units are made room for at a time where there are many groups. What is made stays
+// where it is.
 const piece = 1024
 
 // room takes an empty slice with room for n units from the memory.
 func (w *world) room(n int) []unit {
 	if cap(w.memory)-len(w.memory) < n {
-		w.memory = make([]unit, 0, max(piece, n))
+		w.memory = make([]unit, 0, max(n, min(piece, n*len(w.Groups))))
 	}
 	from := len(w.memory)
 	w.memory = w.memory[:from+n]

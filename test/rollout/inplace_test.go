@@ -15,9 +15,9 @@ import (
 	"pitstop.dev/test/rollout/record"
 )
 
-// inPlace is a strategy over ServingGroups that keeps their Pods.
-func inPlace(unavailable int32) v1alpha1.RolloutStrategy {
-	s := budget(unavailable, 0, 0)
+// inPlace is a strategy over ServingGroups that keeps their Pods, one group after the other.
+func inPlace() v1alpha1.RolloutStrategy {
+	s := budget(1, 0, 0)
 	s.UpdateMethod = v1alpha1.UpdateInPlace
 	s.InPlace = v1alpha1.InPlace{PropagationSeconds: new(int32(1))}
 	return s
@@ -45,7 +45,7 @@ func (p *play) restarts() map[string]int32 {
 	return out
 }
 
-// blocked waits until the ModelServing is blocked for the reason, and returns the message.
+// blocked waits until the ModelServing is blocked for the reason.
 func (p *play) blocked(reason v1alpha1.ConditionReason) {
 	p.t.Helper()
 	ms := p.waits(func(ms *v1alpha1.ModelServing) bool {
@@ -55,23 +55,24 @@ func (p *play) blocked(reason v1alpha1.ConditionReason) {
 	p.t.Log(meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionBlocked).Message)
 }
 
-func everyPod(p *play, n int32) map[string]int32 {
+// restartedOnce are the restart counts of Pods that were updated once.
+func (p *play) restartedOnce() map[string]int32 {
 	out := map[string]int32{}
 	for _, pod := range p.pods() {
-		out[pod.Name] = n
+		out[pod.Name] = 1
 	}
 	return out
 }
 
 func TestInPlaceKeepsEveryPod(t *testing.T) {
 	t.Parallel()
-	p := newPlay(t, "inplace", inPlace(1), whole())
+	p := newPlay(t, "inplace", inPlace(), whole())
 	before := p.kept()
 	p.edits(image(img.v2))
 	ms := p.waits(cluster.Complete)
 	want(t, "Pods", before, p.kept())
 	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
-	want(t, "restarts", everyPod(p, 1), p.restarts())
+	want(t, "restarts", p.restartedOnce(), p.restarts())
 	for _, pod := range p.pods() {
 		if pod.Labels[v1alpha1.LabelRevision] != ms.Status.UpdateRevision {
 			t.Errorf("%s: revision %s, want %s", pod.Name, pod.Labels[v1alpha1.LabelRevision], ms.Status.UpdateRevision)
@@ -80,7 +81,7 @@ func TestInPlaceKeepsEveryPod(t *testing.T) {
 	p.edits(image(img.v3, "decode")) // the prefills are drained with their group, and run on
 	p.waits(cluster.Complete)
 	want(t, "Pods", before, p.kept())
-	restarts := everyPod(p, 1)
+	restarts := p.restartedOnce()
 	for name := range p.uids("decode") {
 		restarts[name] = 2
 	}
@@ -89,7 +90,7 @@ func TestInPlaceKeepsEveryPod(t *testing.T) {
 
 func TestAWrongTagInPlaceCostsNothing(t *testing.T) {
 	t.Parallel()
-	p := newPlay(t, "wrong", inPlace(1), whole())
+	p := newPlay(t, "wrong", inPlace(), whole())
 	before, containers := p.kept(), p.containers()
 	p.edits(image(img.v2 + "-does-not-exist"))
 	p.blocked(v1alpha1.BlockedRefused)
@@ -101,7 +102,7 @@ func TestAWrongTagInPlaceCostsNothing(t *testing.T) {
 	p.edits(image(img.v2))
 	p.waits(cluster.Complete)
 	want(t, "Pods", before, p.kept())
-	want(t, "restarts", everyPod(p, 1), p.restarts())
+	want(t, "restarts", p.restartedOnce(), p.restarts())
 }
 
 // containers are the ids of all containers by Pod.
@@ -117,11 +118,11 @@ func (p *play) containers() map[string]string {
 
 func TestAUnitThatFailedIsMovedInPlace(t *testing.T) {
 	t.Parallel()
-	p := newPlay(t, "fails", inPlace(1), whole())
+	p := newPlay(t, "fails", inPlace(), whole())
 	before := p.kept()
 	p.edits(image(img.bad))
 	p.blocked(v1alpha1.BlockedFailed)
-	want(t, "images of the others", map[string]int{img.v1: 9}, p.images("0", "1", "2"))
+	want(t, "images", map[string]int{img.v1: 9, img.bad: 3}, p.images("0", "1", "2", "3"))
 	p.edits(image(img.v1))
 	p.waits(cluster.Complete)
 	want(t, "images", map[string]int{img.v1: 12}, p.images("0", "1", "2", "3"))
@@ -130,7 +131,7 @@ func TestAUnitThatFailedIsMovedInPlace(t *testing.T) {
 
 func TestAUnitThatFailedIsTakenBack(t *testing.T) {
 	t.Parallel()
-	strategy := inPlace(1)
+	strategy := inPlace()
 	strategy.InPlace.OnFailure = v1alpha1.FailureRollback
 	p := newPlay(t, "back", strategy, whole())
 	before := p.kept()
@@ -155,7 +156,7 @@ func TestRolesInPlace(t *testing.T) {
 	p.edits(image(img.v2, "prefill"))
 	p.waits(cluster.Complete)
 	want(t, "Pods", before, p.kept())
-	restarts := everyPod(p, 1)
+	restarts := p.restartedOnce()
 	for name := range p.uids("decode") {
 		restarts[name] = 0
 	}
@@ -164,7 +165,7 @@ func TestRolesInPlace(t *testing.T) {
 
 func TestInPlaceBecomesRecreateInTheMiddle(t *testing.T) {
 	t.Parallel()
-	p := newPlay(t, "switch", inPlace(1), record.Rules{MaxUnavailable: 1})
+	p := newPlay(t, "switch", inPlace(), record.Rules{MaxUnavailable: 1})
 	before := p.kept()
 	p.edits(image(img.bad))
 	p.blocked(v1alpha1.BlockedFailed)
@@ -184,7 +185,7 @@ func TestInPlaceBecomesRecreateInTheMiddle(t *testing.T) {
 // A Pod that is lost in the middle is made anew for its unit, and no other Pod is touched.
 func TestALostPodIsRefilledInPlace(t *testing.T) {
 	t.Parallel()
-	p := newPlay(t, "lost", inPlace(1), record.Rules{MaxUnavailable: 1, Broken: map[string]bool{"lost-3": true}})
+	p := newPlay(t, "lost", inPlace(), record.Rules{MaxUnavailable: 1, Broken: map[string]bool{"lost-3": true}})
 	before := p.kept()
 	p.edits(image(img.v2))
 	p.waits(func(ms *v1alpha1.ModelServing) bool { return len(ms.Status.Updating) > 0 })

@@ -24,7 +24,7 @@ func clone[T client.Object](o T) T {
 func shallow[T client.Object](o T) T {
 	v := reflect.New(reflect.TypeOf(o).Elem())
 	v.Elem().Set(reflect.ValueOf(o).Elem())
-	c, ok := v.Interface().(T)
+	c, ok := reflect.TypeAssert[T](v)
 	if !ok {
 		panic(fmt.Sprintf("the copy of a %T is something else", o))
 	}
