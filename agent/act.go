@@ -82,11 +82,7 @@ func (a *Agent) hold(ctx context.Context, s *sight, u Update) (moved bool, err e
 	} else if ok, err := a.intend(ctx, s, act); !ok {
 		return false, err
 	}
-	lower := readiness.Lower
-	if !u.swapped() && u.announces() != "" {
-		lower = readiness.LowerAndAnnounce
-	}
-	data, err := lower(s.pod, s.token, s.now)
+	data, err := lower(s, u)
 	if err != nil {
 		return false, fmt.Errorf("hold: %w", err)
 	}
@@ -95,6 +91,14 @@ func (a *Agent) hold(ctx context.Context, s *sight, u Update) (moved bool, err e
 	}
 	a.did(ctx, s, act, "lowered")
 	return true, nil
+}
+
+// lower takes the Pod out of traffic, and asks its router where it is to be drained.
+func lower(s *sight, u Update) ([]byte, error) {
+	if !u.swapped() && u.announces() != "" {
+		return readiness.LowerAndAnnounce(s.pod, s.token, s.now)
+	}
+	return readiness.Lower(s.pod, s.token, s.now)
 }
 
 // askRouter has the router's marks on a held Pod say what this attempt asks.

@@ -263,11 +263,7 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 		if !u.swapped() && !w.journalUp {
 			return false
 		}
-		lower := readiness.Lower
-		if !u.swapped() && u.announces() != "" {
-			lower = readiness.LowerAndAnnounce
-		}
-		a.patchStatus(p, step)(lower(s.pod, s.token, s.now))
+		a.patchStatus(p, step)(lower(s, u))
 	case ActAnnounce:
 		a.patchStatus(p, step)(readiness.Announce(s.pod, u.announces()))
 	case ActAcknowledge:
@@ -431,7 +427,9 @@ func (a *simAgent) pulled(j *job, err error) {
 	j.over = true
 	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })
 	j.pull.running, j.pull.queued, j.pull.err = false, false, err
-	if err != nil {
+	if err == nil {
+		j.pull.failures = 0
+	} else {
 		j.pull.retryAt = a.w.now.Add(min(retryMost, retryFirst<<min(j.pull.failures, 5)))
 		j.pull.failures++
 	}
