@@ -53,6 +53,12 @@ type ModelServingStatus struct {
 	// +optional
 	UpdatedReplicas int32 `json:"updatedReplicas,omitempty"`
 
+	// bookings counts the writes by which units were entered into updating. Each of them changes the object,
+	// also where a unit was there already: whoever decided on what was before is refused.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Bookings int64 `json:"bookings,omitempty"`
+
 	// rejectedRevision is a revision at which a unit failed under onFailure Rollback. While it is the
 	// updateRevision, no unit is brought to it.
 	// +kubebuilder:validation:MaxLength=63

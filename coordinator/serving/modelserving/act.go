@@ -77,6 +77,7 @@ func (p *pass) take(ctx context.Context, a plan.Action) (bool, error) {
 func (p *pass) book(ctx context.Context, entries []string) (bool, error) {
 	ms := p.reported()
 	ms.Status.Updating = append(ms.Status.Updating, entries...)
+	ms.Status.Bookings++ // a write that changes nothing would refuse nobody
 	slices.Sort(ms.Status.Updating)
 	ms.Status.Updating = slices.Compact(ms.Status.Updating)
 	was := p.ms.Status

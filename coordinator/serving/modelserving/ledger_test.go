@@ -161,3 +161,20 @@ func TestAStrikeOutlastsAPassOnAnOutdatedView(t *testing.T) {
 		t.Errorf("ledger (-want +got):\n%s", diff)
 	}
 }
+
+// A booking of what is booked already changes the object all the same: it refuses the strike of a leader
+// that has not seen it.
+func TestABookingIsAlwaysAWrite(t *testing.T) {
+	w := running(t, 1)
+	w.decide = do(plan.Action{Kind: plan.Book, Entries: []string{"ms-0"}})
+	for want := range int64(3) {
+		w.mustPass()
+		if got := w.serving().Status.Bookings; got != want+1 {
+			t.Errorf("%d bookings, want %d", got, want+1)
+		}
+	}
+	want := []string{"ms-0"}
+	if diff := cmp.Diff(want, w.serving().Status.Updating); diff != "" {
+		t.Errorf("ledger (-want +got):\n%s", diff)
+	}
+}
