@@ -114,13 +114,9 @@ func (a *Agent) askRouter(ctx context.Context, s *sight, u Update) error {
 }
 
 func (a *Agent) acknowledge(ctx context.Context, s *sight, u Update) error {
-	data, err := readiness.Acknowledge(s.pod, u.Pod.Hold.Token, s.now)
+	data, err := acknowledgement(s, u)
 	if err != nil {
-		// The hold's times are lost, as after an edit by hand: lower the gate once more, for the
-		// attempt that holds it: whose hold it is tells whether a swap is open.
-		if data, err = readiness.Lower(s.pod, u.Pod.Hold.Token, s.now); err != nil {
-			return fmt.Errorf("acknowledge: %w", err)
-		}
+		return fmt.Errorf("acknowledge: %w", err)
 	}
 	if err := a.writePodStatus(ctx, s, data); err != nil {
 		return fmt.Errorf("acknowledge: %w", err)
@@ -128,15 +124,22 @@ func (a *Agent) acknowledge(ctx context.Context, s *sight, u Update) error {
 	return nil
 }
 
+// acknowledgement keeps when kubelet's answer was seen. Where the hold's times are lost, as after an edit
+// by hand, it lowers the gate once more, for the attempt that holds it: whose hold it is tells whether a
+// swap is open.
+func acknowledgement(s *sight, u Update) ([]byte, error) {
+	data, err := readiness.Acknowledge(s.pod, u.Pod.Hold.Token, s.now)
+	if err != nil {
+		return readiness.Lower(s.pod, u.Pod.Hold.Token, s.now)
+	}
+	return data, nil
+}
+
 // open is the opening write.
 func (a *Agent) open(ctx context.Context, s *sight) error {
 	act := journal.Action{Kind: journal.Serve}
 	a.hint(ctx, s, act)
-	opening := readiness.Opening{}
-	if s.order != nil && s.mayRelabel() {
-		opening.Labels, opening.Annotations = labelsOf(s.order), annotationsOf(s.order)
-	}
-	data, err := readiness.Raise(s.pod, opening, s.now)
+	data, err := readiness.Raise(s.pod, s.opening(), s.now)
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
@@ -146,6 +149,14 @@ func (a *Agent) open(ctx context.Context, s *sight) error {
 	}
 	a.did(ctx, s, act, "opened")
 	return nil
+}
+
+// opening is what the opening write says besides the gate.
+func (s *sight) opening() readiness.Opening {
+	if s.order == nil || !s.mayRelabel() {
+		return readiness.Opening{}
+	}
+	return readiness.Opening{Labels: labelsOf(s.order), Annotations: annotationsOf(s.order)}
 }
 
 // mayRelabel reports whether the opening write closes the attempt. One that only takes the Pod

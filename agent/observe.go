@@ -26,7 +26,9 @@ type sight struct {
 	record journal.Record
 	gate   readiness.Gate
 	cri    cri.Pod
-	criErr error
+	node   Node
+	proof  func(image string) Proof
+	hash   func(container, image string) string // kubelet's
 	drain  readiness.Drain
 	// elsewhere is the node of the Pod if it runs on another one.
 	elsewhere string
@@ -45,6 +47,12 @@ func (a *Agent) look(ctx context.Context, key types.NamespacedName) (sight, erro
 		}
 		pod = live
 	}
+	a.see(&s, pod, order)
+	return s, nil
+}
+
+// see keeps what of a Pod and an order is this node's; both may be nil.
+func (a *Agent) see(s *sight, pod *corev1.Pod, order *v1alpha1.InPlaceUpdate) {
 	switch {
 	case pod == nil:
 	case pod.Spec.NodeName == a.cfg.NodeName:
@@ -53,14 +61,14 @@ func (a *Agent) look(ctx context.Context, key types.NamespacedName) (sight, erro
 	default:
 		s.elsewhere = pod.Spec.NodeName
 	}
-	if ordered && order.Spec.NodeName == a.cfg.NodeName && order.DeletionTimestamp == nil {
+	if order != nil && order.Spec.NodeName == a.cfg.NodeName && order.DeletionTimestamp == nil {
 		s.order = order
 	}
-	return s, nil
 }
 
-// observe returns all that the decision about the order depends on.
-func (a *Agent) observe(ctx context.Context, s *sight) Update {
+// observe returns all that the decision about the order depends on. read asks the node for what is not in
+// the API.
+func (a *Agent) observe(s *sight, read func()) Update {
 	u := Update{Order: orderOf(s.order, s.pod), Report: reportOf(s.order)}
 	s.token = s.order.Token()
 	if s.pod == nil || s.pod.UID != s.order.Spec.PodUID || s.pod.DeletionTimestamp != nil {
@@ -69,31 +77,29 @@ func (a *Agent) observe(ctx context.Context, s *sight) Update {
 	}
 	s.track = a.tracks.of(s.key, s.token, s.pod.UID, s.now)
 	a.images.forget(func(token string) bool { return token != s.token && sameOrder(token, s.token) })
-	s.record = a.keeper.read(ctx, s.pod.UID)
-	u.PatchDenied = s.track.denied
+	read()
+	u.PatchDenied, u.Node = s.track.denied, s.node
 	u.Stage, u.Since = a.tracks.since(s)
-	a.observeNode(ctx, s, &u)
 	a.observePod(s, &u)
 	for _, c := range s.order.Spec.Containers {
 		u.Order.Want = append(u.Order.Want, c.Name)
 	}
-	a.observeContainers(ctx, s, &u)
+	a.observeContainers(s, &u)
 	return u
 }
 
 // observeOrphan is observe for a Pod with a hold of ours whose order is gone.
-func (a *Agent) observeOrphan(ctx context.Context, s *sight) Update {
+func (a *Agent) observeOrphan(s *sight, read func()) Update {
 	u := Update{Order: Order{StopTimeout: defaultStop, Deadline: time.Hour}}
 	s.token = s.pod.Annotations[v1alpha1.HoldInPlace]
-	s.record = a.keeper.read(ctx, s.pod.UID)
+	s.track = a.tracks.of(s.key, s.token, s.pod.UID, s.now)
+	read()
 	if mark := s.patched(); mark.Token != "" {
 		u.Order.StopTimeout = mark.StopTimeout
 	}
-	u.Pod.Gone = s.pod.DeletionTimestamp != nil
-	s.track = a.tracks.of(s.key, s.token, s.pod.UID, s.now)
-	a.observeNode(ctx, s, &u)
+	u.Pod.Gone, u.Node = s.pod.DeletionTimestamp != nil, s.node
 	a.observePod(s, &u)
-	a.observeContainers(ctx, s, &u)
+	a.observeContainers(s, &u)
 	return u
 }
 
@@ -101,16 +107,21 @@ func (a *Agent) observeOrphan(ctx context.Context, s *sight) Update {
 // more.
 const defaultStop = 30 * time.Second
 
-func (a *Agent) observeNode(ctx context.Context, s *sight, u *Update) {
-	s.cri, s.criErr = a.cfg.Runtime.Pod(ctx, string(s.pod.UID))
+// read asks journal, runtime and kubelet.
+func (a *Agent) read(ctx context.Context, s *sight) {
+	s.record = a.keeper.read(ctx, s.pod.UID)
+	s.proof = func(image string) Proof { return a.images.proof(ctx, s.token, image) }
+	s.hash = cri.KubeletHash
+	var err error
+	s.cri, err = a.cfg.Runtime.Pod(ctx, string(s.pod.UID))
 	_, journaled := a.keeper.open(ctx)
-	u.Node = Node{RuntimeUp: s.criErr == nil, JournalOpen: journaled}
+	s.node = Node{RuntimeUp: err == nil, JournalOpen: journaled}
 	patched := s.patched().Token
 	if patched != "" {
-		u.Node.KubeletUp = a.kubelet.up(ctx)
+		s.node.KubeletUp = a.kubelet.up(ctx)
 	}
 	if s.order != nil && patched != s.token && s.order.Spec.Permit.Allows(v1alpha1.PermitDrain) {
-		a.notNow(ctx, s.pod, &u.Node)
+		a.notNow(ctx, s.pod, &s.node)
 	}
 }
 

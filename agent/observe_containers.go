@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -68,7 +67,7 @@ func storedImages(pod *corev1.Pod) string {
 }
 
 // observeContainers joins spec, order, report, journal and runtime, container by container.
-func (a *Agent) observeContainers(ctx context.Context, s *sight, u *Update) {
+func (a *Agent) observeContainers(s *sight, u *Update) {
 	want := map[string]string{}
 	var reports []v1alpha1.ContainerReport
 	if s.order != nil {
@@ -84,17 +83,17 @@ func (a *Agent) observeContainers(ctx context.Context, s *sight, u *Update) {
 			Name: spec.Name, Regular: true,
 			PullAlways:     spec.ImagePullPolicy == corev1.PullAlways,
 			RestartsAlways: restartsAlways(s.pod, spec),
-			SpecImage:      spec.Image, SpecHash: cri.KubeletHash(spec.Name, spec.Image),
+			SpecImage:      spec.Image, SpecHash: s.hash(spec.Name, spec.Image),
 			Want:   want[spec.Name],
 			Stored: s.storedImage(spec.Name),
 			Prior:  s.record.PriorIDs,
 		}
 		delete(want, spec.Name)
 		if c.Want != "" {
-			c.WantProof = a.images.proof(ctx, s.token, c.Want)
+			c.WantProof = s.proof(c.Want)
 			c.SpecProof = c.WantProof
 			if c.SpecImage != c.Want && u.Pod.patchedByOrder {
-				c.SpecProof = a.images.proof(ctx, s.token, c.SpecImage)
+				c.SpecProof = s.proof(c.SpecImage)
 			}
 		}
 		a.observeRunning(s, &c, reports)

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,32 +53,36 @@ func (a *Agent) reconcile(ctx context.Context, key types.NamespacedName) (time.T
 
 // turn decides one step and takes it. moved reports whether there may be another one now.
 func (a *Agent) turn(ctx context.Context, s *sight) (step Step, moved bool, err error) {
+	u, step := a.decide(s, func() { a.read(ctx, s) })
+	moved, err = a.take(ctx, s, u, step)
+	switch {
+	case s.order == nil:
+	case err != nil:
+		a.reportTrouble(ctx, s, u, err)
+	case !moved && step.Do != ActDone:
+		step, err = a.reportWait(ctx, s, u, step)
+	}
+	return step, moved, err
+}
+
+// decide returns the next step, and what it rests on.
+func (a *Agent) decide(s *sight, read func()) (Update, Step) {
 	if s.strange() {
 		s.order = nil
 	}
 	switch {
 	case s.order != nil:
-		u := a.observe(ctx, s)
-		step = Next(u, s.now)
-		moved, err = a.take(ctx, s, u, step)
-		switch {
-		case err != nil:
-			a.reportTrouble(ctx, s, u, err)
-		case !moved && step.Do != ActDone:
-			step, err = a.reportWait(ctx, s, u, step)
-		}
+		u := a.observe(s, read)
+		return u, Next(u, s.now)
 	case s.pod != nil && readiness.HasGate(s.pod) && s.pod.Annotations[v1alpha1.HoldInPlace] != "":
-		u := a.observeOrphan(ctx, s)
+		u := a.observeOrphan(s, read)
 		if ofServingGroup(s.pod) {
-			step = KeepHeld(u, s.now)
-		} else {
-			step = FinishOrphan(u, s.now)
+			return u, KeepHeld(u, s.now)
 		}
-		moved, err = a.take(ctx, s, u, step)
+		return u, FinishOrphan(u, s.now)
 	default:
-		a.end(ctx, s, "OrderGone")
+		return Update{}, Step{Do: ActDone}
 	}
-	return step, moved, err
 }
 
 // strange reports whether the order means nothing to the Pod that is here now, and says so
@@ -129,7 +134,7 @@ func (a *Agent) take(ctx context.Context, s *sight, u Update, step Step) (moved 
 		}
 		return false, nil
 	case ActDone:
-		a.end(ctx, s, string(step.Stage))
+		a.end(ctx, s, cmp.Or(string(step.Stage), "OrderGone"))
 		return false, nil
 	case ActReport:
 		if err := a.report(ctx, s, u, step); err != nil || step.Stage != v1alpha1.StageDrained {

@@ -46,6 +46,15 @@ func (a *Agent) write(ctx context.Context, s *sight, status v1alpha1.InPlaceUpda
 
 // reportWait reports a wait that lasts, and returns the step with the time of the next report.
 func (a *Agent) reportWait(ctx context.Context, s *sight, u Update, step Step) (Step, error) {
+	step, status := a.waiting(s, u, step)
+	if status == nil {
+		return step, nil
+	}
+	return step, a.write(ctx, s, *status)
+}
+
+// waiting returns the report on a wait, nil if none is due, and the step with the time of the next one.
+func (a *Agent) waiting(s *sight, u Update, step Step) (Step, *v1alpha1.InPlaceUpdateStatus) {
 	if s.track == nil {
 		return step, nil
 	}
@@ -64,7 +73,8 @@ func (a *Agent) reportWait(ctx context.Context, s *sight, u Update, step Step) (
 		return step, nil
 	}
 	s.track.reported = s.now
-	return step, a.write(ctx, s, a.status(s, u, step))
+	status := a.status(s, u, step)
+	return step, &status
 }
 
 // reportTrouble reports that the step at hand cannot be written, once that has lasted. It leaves

@@ -131,20 +131,17 @@ func (a *simAgent) turn(p *simPod) (step Step, moved bool) {
 	if s.pod != nil {
 		s.gate = readiness.GateOf(s.pod)
 	}
+	read := func() { a.read(p, s) }
 	switch {
 	case s.order != nil:
-		u := a.observe(p, s)
+		u := a.memory.observe(s, read)
 		step = a.next(u, s.now)
 		moved = a.take(p, s, u, step)
 		if !moved && step.Do != ActDone && s.order == p.ipu {
 			step = a.reportWait(p, s, u, step)
 		}
 	case s.pod != nil && s.pod.Annotations[v1alpha1.HoldInPlace] != "":
-		u := Update{Order: Order{StopTimeout: defaultStop, Deadline: time.Hour}}
-		s.token = s.pod.Annotations[v1alpha1.HoldInPlace]
-		u.Pod.Gone = s.pod.DeletionTimestamp != nil
-		s.track = a.memory.tracks.of(s.key, s.token, s.pod.UID, s.now)
-		a.observePod(p, s, &u)
+		u := a.memory.observeOrphan(s, read)
 		if p.unit {
 			step = a.keep(u, s.now)
 		} else {
@@ -158,64 +155,21 @@ func (a *simAgent) turn(p *simPod) (step Step, moved bool) {
 	return step, moved
 }
 
-func (a *simAgent) observe(p *simPod, s *sight) Update {
-	u := Update{Order: orderOf(s.order, s.pod), Report: reportOf(s.order)}
-	s.token = s.order.Token()
-	if s.pod == nil || s.pod.UID != s.order.Spec.PodUID || s.pod.DeletionTimestamp != nil {
-		u.Pod.Gone = true
-		return u
-	}
-	s.track = a.memory.tracks.of(s.key, s.token, s.pod.UID, s.now)
-	a.memory.images.forget(func(token string) bool { return token != s.token && sameOrder(token, s.token) })
-	s.record = a.records[s.pod.UID]
-	u.PatchDenied = s.track.denied
-	u.Stage, u.Since = a.memory.tracks.since(s)
-	for _, c := range s.order.Spec.Containers {
-		u.Order.Want = append(u.Order.Want, c.Name)
-	}
-	a.observePod(p, s, &u)
-	return u
-}
-
-// observePod reads the node, the Pod and its containers.
-func (a *simAgent) observePod(p *simPod, s *sight, u *Update) {
+// read asks the world's node.
+func (a *simAgent) read(p *simPod, s *sight) {
 	w := a.w
+	s.record, s.hash = a.records[s.pod.UID], w.hash
+	s.proof = func(image string) Proof { return a.proof(s.token, image) }
 	if w.runtimeUp {
 		s.cri = cri.Pod{Sandboxes: p.truth.Sandboxes, Containers: slices.Clone(p.truth.Containers)}
 		slices.SortStableFunc(s.cri.Containers, func(a, b cri.Container) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	} else {
-		s.criErr = cri.ErrUnavailable
 	}
-	u.Node = Node{RuntimeUp: w.runtimeUp, JournalOpen: w.journalUp, KubeletUp: w.kubeletUp}
+	s.node = Node{RuntimeUp: w.runtimeUp, JournalOpen: w.journalUp, KubeletUp: w.kubeletUp}
 	asks := s.order != nil && v1alpha1.PatchMarkOf(s.pod).Token != s.token && s.order.Spec.Permit.Allows(v1alpha1.PermitDrain)
 	if until := w.kubeletStarted.Add(20 * time.Second); p.devices && asks && w.now.Before(until) {
-		u.Node.NotNow, u.Node.NotNowUntil = v1alpha1.WaitingSettle, until
+		s.node.NotNow, s.node.NotNowUntil = v1alpha1.WaitingSettle, until
 	}
 	a.scrape(p, s)
-	a.memory.observePod(s, u)
-	want := map[string]string{}
-	var reports []v1alpha1.ContainerReport
-	if s.order != nil {
-		for _, c := range s.order.Spec.Containers {
-			want[c.Name] = c.Image
-		}
-		if s.order.Status.Attempt == s.order.Spec.Attempt {
-			reports = s.order.Status.Containers
-		}
-	}
-	for _, spec := range s.pod.Spec.Containers {
-		c := Container{
-			Name: spec.Name, Regular: true, RestartsAlways: true,
-			SpecImage: spec.Image, SpecHash: w.hash(spec.Name, spec.Image),
-			Want: want[spec.Name], Prior: s.record.PriorIDs,
-		}
-		if c.Want != "" {
-			c.WantProof = a.proof(s.token, c.Want)
-			c.SpecProof = c.WantProof
-		}
-		a.memory.observeRunning(s, &c, reports)
-		u.Containers = append(u.Containers, c)
-	}
 }
 
 func (a *simAgent) proof(token, image string) Proof {
@@ -267,11 +221,7 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 	case ActAnnounce:
 		a.patchStatus(p, step)(readiness.Announce(s.pod, u.announces()))
 	case ActAcknowledge:
-		data, err := readiness.Acknowledge(s.pod, u.Pod.Hold.Token, s.now)
-		if err != nil {
-			data, err = readiness.Lower(s.pod, u.Pod.Hold.Token, s.now)
-		}
-		a.patchStatus(p, step)(data, err)
+		a.patchStatus(p, step)(acknowledgement(s, u))
 	case ActPatch:
 		if !w.patchImages(p, imagePatch(s)) {
 			w.broken(p, "the patch tests for what is not so")
@@ -280,13 +230,9 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 		a.memory.stops.note(step.ContainerID)
 		w.stop(p, step.ContainerID, w.jitter(time.Second))
 	case ActOpen:
-		opening := readiness.Opening{}
-		if s.order != nil && s.mayRelabel() {
-			opening.Labels = labelsOf(s.order)
-		}
 		a.memory.drains.stop(s.pod.UID)
 		delete(a.follows, p.name)
-		a.patchStatus(p, step)(readiness.Raise(s.pod, opening, s.now))
+		a.patchStatus(p, step)(readiness.Raise(s.pod, s.opening(), s.now))
 	default:
 		w.broken(p, "unknown action %q", step.Do)
 	}
@@ -316,25 +262,11 @@ func (a *simAgent) write(p *simPod, s *sight, status v1alpha1.InPlaceUpdateStatu
 
 // reportWait is Agent.reportWait, with the world's write.
 func (a *simAgent) reportWait(p *simPod, s *sight, u Update, step Step) Step {
-	if s.track == nil {
-		return step
+	step, status := a.memory.waiting(s, u, step)
+	if status != nil {
+		a.w.note(p, "waits %s %s", step.Stage, step.Reason)
+		a.write(p, s, *status)
 	}
-	st := s.order.Status
-	same := st.Attempt == s.order.Spec.Attempt && st.Stage == step.Stage && st.Reason == step.Reason
-	due := s.track.since.Add(reportAfter)
-	if same && st.Message == step.Message {
-		return step
-	}
-	if same || !s.track.reported.IsZero() {
-		due = latest(due, s.track.reported.Add(refreshEvery))
-	}
-	if s.now.Before(due) {
-		step.Until = earliest(step.Until, due)
-		return step
-	}
-	s.track.reported = s.now
-	a.w.note(p, "waits %s %s", step.Stage, step.Reason)
-	a.write(p, s, a.memory.status(s, u, step))
 	return step
 }
 
