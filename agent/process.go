@@ -98,6 +98,9 @@ func (l *Look) read(r Reading) {
 	}
 }
 
+// Key names the Pod.
+func (l *Look) Key() types.NamespacedName { return l.sight.key }
+
 // Token names the attempt that the look is about.
 func (l *Look) Token() string { return l.sight.token }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,6 +15,8 @@ func setDefaults(o client.Object) {
 		defaultServing(&o.Spec)
 	case *v1alpha1.InPlaceUpdate:
 		defaultOrder(&o.Spec)
+	case *corev1.Pod:
+		setString(&o.Spec.RestartPolicy, corev1.RestartPolicyAlways)
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -112,9 +113,15 @@ func brokenOrder(old, o *v1alpha1.InPlaceUpdate) []string {
 	return nil
 }
 
-// brokenPod: of a Pod's spec only the node may still be set.
+// brokenPod: of a Pod's spec only the node may still be set, and images may change.
 func brokenPod(old, o *corev1.Pod) []string {
 	spec := o.Spec
+	if len(spec.Containers) == len(old.Spec.Containers) {
+		spec.Containers = slices.Clone(spec.Containers)
+		for i := range spec.Containers {
+			spec.Containers[i].Image = old.Spec.Containers[i].Image
+		}
+	}
 	if old.Spec.NodeName == "" {
 		spec.NodeName = ""
 	}

@@ -1,8 +1,6 @@
 package world
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -44,12 +42,6 @@ func (w *World) template(container string) corev1.PodTemplateSpec {
 		TerminationGracePeriodSeconds: new(int64(5 + w.IntN(26))),
 		Containers:                    []corev1.Container{{Name: container, Image: w.newImage(imageGood)}},
 	}}
-}
-
-// newImage is an image that no Pod has had.
-func (w *World) newImage(kind string) string {
-	w.images++
-	return fmt.Sprintf("registry.example/%s:%d", kind, w.images)
 }
 
 // setBudgets sets the strategy and its budgets anew; they are legal together.

@@ -1,7 +1,8 @@
 package world
 
 import (
-	"strings"
+	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,23 +11,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cri"
 )
 
-// Parts of image names that say what becomes of their containers.
-const (
-	imageGood  = "good"
-	imageStuck = "stuck" // runs and never gets ready
-	imageCrash = "crash"
-)
-
-// engine is what kubelet knows of a Pod: its containers are taken as one.
+// engine is what node and kubelet know of a Pod, which has one container.
 type engine struct {
-	running  bool
+	key      types.NamespacedName
+	uid      types.UID
+	made     []cri.Container // the newest first
+	image    string          // of the newest
 	ready    bool
-	failed   bool
-	restarts int32
-	stopping bool
+	failed   bool // the Pod, for good
+	stopping bool // the Pod is being deleted
+	killed   bool // the newest container is being stopped
+	crashes  int  // of the image, one after the other
+	waiting  string
+	idle     time.Time // when its last request ends
 }
+
+func (e *engine) running() bool { return len(e.made) > 0 && e.made[0].State == cri.Running }
+
+// over reports whether kubelet starts nothing in the Pod any more.
+func (e *engine) over() bool { return e.failed || e.stopping }
+
+func (e *engine) restarts() int32 { return int32(max(0, len(e.made)-1)) } //nolint:gosec // few
 
 func (w *World) schedule(o client.Object) {
 	pod := w.pod(client.ObjectKeyFromObject(o), o.GetUID())
@@ -45,58 +53,138 @@ func (w *World) schedule(o client.Object) {
 	}
 	pod.Spec.NodeName = pick(w.Loop, up...).name
 	w.must(w.as("scheduler").Update(w.ctx, pod))
-	w.engines[pod.UID] = &engine{}
-	w.After(w.Between(300*time.Millisecond, 3*time.Second), func() { w.start(client.ObjectKeyFromObject(pod), pod.UID) })
+	e := &engine{key: client.ObjectKeyFromObject(pod), uid: pod.UID}
+	w.engines[pod.UID] = e
+	w.After(w.Between(300*time.Millisecond, 3*time.Second), func() { w.start(e) })
 }
 
-// start runs the Pod's containers. What their image is decides what follows.
-func (w *World) start(key types.NamespacedName, uid types.UID) {
-	pod, e := w.pod(key, uid), w.engines[uid]
-	if pod == nil || e.failed {
-		return
-	}
-	if !w.node(pod.Spec.NodeName).up {
-		w.After(10*time.Second, func() { w.start(key, uid) })
-		return
-	}
-	e.running = true
-	w.report(key, uid)
-	switch {
-	case strings.Contains(pod.Spec.Containers[0].Image, imageStuck):
-	case strings.Contains(pod.Spec.Containers[0].Image, imageCrash):
-		w.After(w.Between(time.Second, 20*time.Second), func() { w.crash(key, uid) })
-	default:
-		w.After(w.Between(500*time.Millisecond, 20*time.Second), func() { w.becomeReady(key, uid) })
-	}
-}
-
-func (w *World) becomeReady(key types.NamespacedName, uid types.UID) {
-	if e := w.engines[uid]; e != nil && e.running && !e.stopping && !e.failed {
-		e.ready = true
-		w.report(key, uid)
-	}
-}
-
-// crash ends the containers; kubelet starts them again, each time later.
-func (w *World) crash(key types.NamespacedName, uid types.UID) {
+// engine returns that of a Pod, and the Pod; nil if there is nothing for kubelet to do.
+func (w *World) engineOf(uid types.UID) (*engine, *corev1.Pod) {
 	e := w.engines[uid]
-	if e == nil || !e.running || e.stopping || e.failed {
+	if e == nil {
+		return nil, nil
+	}
+	return e, w.pod(e.key, uid)
+}
+
+// start runs the Pod's container if none runs. What its image is decides what follows.
+func (w *World) start(e *engine) {
+	pod := w.pod(e.key, e.uid)
+	if pod == nil || e.over() || e.running() {
 		return
 	}
-	e.running, e.ready = false, false
-	e.restarts++
-	w.report(key, uid)
-	if e.restarts < 6 {
-		w.After(time.Second<<e.restarts, func() { w.start(key, uid) })
+	n := w.node(pod.Spec.NodeName)
+	if !n.up {
+		w.After(10*time.Second, func() { w.start(e) })
+		return
 	}
+	image := pod.Spec.Containers[0].Image
+	if !n.images[image] && !w.exists(image) {
+		e.waiting = "ImagePullBackOff"
+		w.report(e)
+		w.After(20*time.Second, func() { w.start(e) })
+		return
+	}
+	n.images[image], e.waiting = true, ""
+	if e.image != image {
+		e.image, e.crashes = image, 0
+	}
+	w.containers++
+	c := cri.Container{
+		ID: fmt.Sprintf("c%d", w.containers), Name: pod.Spec.Containers[0].Name, State: cri.Running, Hash: hash(image),
+		ImageID: imageID(image), RestartCount: len(e.made), CreatedAt: w.Now(), StartedAt: w.Now(),
+	}
+	e.made, e.killed, e.ready = append([]cri.Container{c}, e.made...), false, false
+	w.seen(e)
+	w.behave(e, c.ID)
+}
+
+// behave is what an image does once it runs.
+func (w *World) behave(e *engine, id string) {
+	switch kindOfImage(e.image) {
+	case imageStuck:
+	case imageCrash:
+		w.After(w.Between(time.Second, 20*time.Second), func() { w.crash(e, id) })
+	default:
+		w.After(w.Between(500*time.Millisecond, 20*time.Second), func() {
+			if e.running() && e.made[0].ID == id && !e.killed && !e.over() {
+				e.ready = true
+				w.report(e)
+			}
+		})
+	}
+}
+
+// seen has kubelet, and the agent, see a change in the runtime.
+func (w *World) seen(e *engine) {
+	w.After(w.Between(10*time.Millisecond, 500*time.Millisecond), func() { w.report(e) })
+	w.wakeAgent(e.key)
+}
+
+// crash ends the container; kubelet starts it again, each time later. An empty id means any.
+func (w *World) crash(e *engine, id string) {
+	if e == nil || !e.running() || e.over() || id != "" && e.made[0].ID != id {
+		return
+	}
+	w.exit(e)
+	e.crashes++
+	w.report(e)
+	if e.crashes < 6 {
+		w.After(time.Second<<e.crashes, func() { w.start(e) })
+	}
+}
+
+// exit ends the running container.
+func (w *World) exit(e *engine) {
+	e.made = slices.Clone(e.made) // the agent may hold the list
+	e.made[0].State, e.made[0].FinishedAt = cri.Exited, w.Now()
+	e.ready, e.killed, e.idle = false, false, w.Now()
+	e.waiting = "CrashLoopBackOff"
+	w.wakeAgent(e.key)
+}
+
+// follows is kubelet at a Pod of which the images were changed: it stops the container, and starts the
+// new one. One in a hundred ignores that it is to stop.
+func (w *World) follows(e *engine) {
+	pod := w.pod(e.key, e.uid)
+	switch {
+	case pod == nil || e.over() || e.image == pod.Spec.Containers[0].Image:
+	case !w.node(pod.Spec.NodeName).up:
+		w.After(10*time.Second, func() { w.follows(e) })
+	case !e.running():
+		w.start(e)
+	default:
+		long := 2 * time.Second
+		if w.Chance(0.05) {
+			long = time.Minute
+		}
+		w.stop(e, e.made[0].ID, w.Between(50*time.Millisecond, long))
+	}
+}
+
+// stop ends a container within d, and then kubelet starts the one that is to run.
+func (w *World) stop(e *engine, id string, d time.Duration) {
+	e.killed, e.ready = true, false
+	w.report(e)
+	w.After(d, func() {
+		if e.running() && e.made[0].ID == id {
+			w.exit(e)
+			w.seen(e)
+			w.After(w.Between(20*time.Millisecond, time.Second), func() { w.start(e) })
+		}
+	})
 }
 
 // fail ends the Pod for good, as an eviction does.
-func (w *World) fail(key types.NamespacedName, uid types.UID) {
-	if e := w.engines[uid]; e != nil && !e.stopping {
-		e.failed, e.ready, e.running = true, false, false
-		w.report(key, uid)
+func (w *World) fail(e *engine) {
+	if e == nil || e.over() {
+		return
 	}
+	if e.running() {
+		w.exit(e)
+	}
+	e.failed, e.ready = true, false
+	w.report(e)
 }
 
 // terminate stops a deleted Pod's containers and removes it.
@@ -120,8 +208,11 @@ func (w *World) remove(key types.NamespacedName, uid types.UID) {
 		return
 	}
 	if e := w.engines[uid]; e != nil && !e.stopping {
-		e.stopping, e.ready, e.running = true, false, false
-		w.report(key, uid)
+		if e.running() {
+			w.exit(e)
+		}
+		e.stopping, e.ready = true, false
+		w.report(e)
 		w.After(50*time.Millisecond, func() { w.remove(key, uid) })
 		return
 	}
@@ -129,21 +220,18 @@ func (w *World) remove(key types.NamespacedName, uid types.UID) {
 }
 
 // report writes the Pod's status as its kubelet sees it.
-func (w *World) report(key types.NamespacedName, uid types.UID) {
-	pod, e := w.pod(key, uid), w.engines[uid]
-	if pod == nil || e == nil || !w.node(pod.Spec.NodeName).up {
+func (w *World) report(e *engine) {
+	pod := w.pod(e.key, e.uid)
+	if pod == nil || !w.node(pod.Spec.NodeName).up {
 		return
 	}
 	pod.Status.Phase = phaseOf(e, pod.Status.Phase)
 	pod.Status.PodIP = "198.18.0.1"
-	pod.Status.ContainerStatuses = nil
-	for _, c := range pod.Spec.Containers {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, containerStatus(c, e))
-	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{containerStatus(pod.Spec.Containers[0], e)}
 	now := metav1.NewTime(w.Now())
-	set(pod, corev1.PodScheduled, corev1.ConditionTrue, now)
-	set(pod, corev1.ContainersReady, status(e.ready), now)
-	set(pod, corev1.PodReady, status(e.ready && (len(pod.Spec.ReadinessGates) == 0 || gateOf(pod) == corev1.ConditionTrue)), now)
+	set(pod, condition(corev1.PodScheduled, true), now)
+	set(pod, condition(corev1.ContainersReady, e.ready), now)
+	set(pod, readyOf(pod, e.ready), now)
 	w.must(w.as("kubelet/"+pod.Spec.NodeName).Status().Update(w.ctx, pod))
 }
 
@@ -151,7 +239,7 @@ func phaseOf(e *engine, now corev1.PodPhase) corev1.PodPhase {
 	switch {
 	case e.failed:
 		return corev1.PodFailed
-	case e.running:
+	case len(e.made) > 0:
 		return corev1.PodRunning
 	default:
 		return now
@@ -159,30 +247,56 @@ func phaseOf(e *engine, now corev1.PodPhase) corev1.PodPhase {
 }
 
 func containerStatus(c corev1.Container, e *engine) corev1.ContainerStatus {
-	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: e.ready, Started: &e.running, RestartCount: e.restarts}
+	up := e.running()
+	s := corev1.ContainerStatus{Name: c.Name, Image: c.Image, Ready: e.ready, Started: &up, RestartCount: e.restarts()}
+	if len(e.made) > 0 {
+		s.ContainerID, s.ImageID = "containerd://"+e.made[0].ID, e.made[0].ImageID
+	}
 	switch {
 	case e.failed:
 		s.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "Error"}
-	case e.running:
-		s.State.Running = &corev1.ContainerStateRunning{}
-	case e.restarts > 0:
-		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}
+	case up:
+		s.State.Running = &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(e.made[0].StartedAt.Truncate(time.Second))}
+	case e.waiting != "":
+		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: e.waiting}
 	default:
 		s.State.Waiting = &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}
 	}
 	return s
 }
 
-// set writes a condition; kubelet has its own words for a gate that is not open.
-func set(pod *corev1.Pod, t corev1.PodConditionType, is corev1.ConditionStatus, now metav1.Time) {
-	c := corev1.PodCondition{Type: t, Status: is, LastTransitionTime: now}
-	if is == corev1.ConditionFalse && t == corev1.PodReady && pod.Status.Phase == corev1.PodRunning {
+func condition(t corev1.PodConditionType, is bool) corev1.PodCondition { //nolint:revive // a conversion
+	c := corev1.PodCondition{Type: t, Status: corev1.ConditionFalse}
+	if is {
+		c.Status = corev1.ConditionTrue
+	}
+	return c
+}
+
+// readyOf is the condition Ready; kubelet has its own words for a gate that is not open.
+func readyOf(pod *corev1.Pod, containers bool) corev1.PodCondition { //nolint:revive // what kubelet knows
+	gate := gateOf(pod)
+	c := condition(corev1.PodReady, containers && (len(pod.Spec.ReadinessGates) == 0 || gate == corev1.ConditionTrue))
+	switch {
+	case c.Status == corev1.ConditionTrue:
+	case !containers:
+		c.Reason = "ContainersNotReady"
+	case gate == "":
 		c.Reason = "ReadinessGatesNotReady"
 		c.Message = `corresponding condition of pod readiness gate "` + string(v1alpha1.InService) + `" does not exist.`
+	default:
+		c.Reason = "ReadinessGatesNotReady"
+		c.Message = `the status of pod readiness gate "` + string(v1alpha1.InService) + `" is not "True", but False`
 	}
+	return c
+}
+
+// set writes a condition.
+func set(pod *corev1.Pod, c corev1.PodCondition, now metav1.Time) {
+	c.LastTransitionTime = now
 	for i := range pod.Status.Conditions {
 		old := &pod.Status.Conditions[i]
-		if old.Type != t {
+		if old.Type != c.Type {
 			continue
 		}
 		if old.Status == c.Status {
@@ -192,11 +306,4 @@ func set(pod *corev1.Pod, t corev1.PodConditionType, is corev1.ConditionStatus, 
 		return
 	}
 	pod.Status.Conditions = append(pod.Status.Conditions, c)
-}
-
-func status(is bool) corev1.ConditionStatus { //nolint:revive // a conversion
-	if is {
-		return corev1.ConditionTrue
-	}
-	return corev1.ConditionFalse
 }

@@ -38,7 +38,7 @@ func (w *World) mark(n *node) {
 	}
 	for _, pod := range w.pods(n) {
 		c := pod.DeepCopy()
-		set(c, corev1.PodReady, corev1.ConditionFalse, metav1.NewTime(w.Now()))
+		set(c, condition(corev1.PodReady, false), metav1.NewTime(w.Now()))
 		w.must(w.as("node controller").Status().Update(w.ctx, c))
 	}
 }
@@ -60,9 +60,11 @@ func (w *World) nodeUp(n *node) {
 	n.up = true
 	w.tell("world", "%s is back", n.name)
 	for _, pod := range w.pods(n) {
-		w.report(client.ObjectKeyFromObject(pod), pod.UID)
+		if e := w.engines[pod.UID]; e != nil {
+			w.report(e)
+		}
 	}
-	w.wakeAll(n)
+	w.restartAgent(n)
 }
 
 func (w *World) agentDown(n *node) {
@@ -76,7 +78,7 @@ func (w *World) agentUp(n *node) {
 	if n.hasAgent && !n.agentUp {
 		n.agentUp = true
 		w.tell("world", "the agent on %s is back", n.name)
-		w.wakeAll(n)
+		w.restartAgent(n)
 	}
 }
 

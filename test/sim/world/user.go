@@ -1,9 +1,9 @@
 package world
 
 import (
+	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,12 +100,27 @@ func (w *World) setImage(s *v1alpha1.ModelServingSpec, kind string) {
 	}
 }
 
-// Bad reports whether there are Pods that cannot become ready.
+// Bad reports whether there are Pods that cannot become ready, or such are declared.
 func (w *World) Bad() bool {
-	return slices.ContainsFunc(w.pods(nil), func(pod *corev1.Pod) bool {
-		image := pod.Spec.Containers[0].Image
-		return strings.Contains(image, imageStuck) || strings.Contains(image, imageCrash)
-	})
+	for _, o := range w.Server.All(cluster.ModelServing) {
+		if ms, ok := o.(*v1alpha1.ModelServing); ok && slices.ContainsFunc(imagesOf(&ms.Spec), func(i *string) bool { return w.bad(*i) }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.pods(nil), func(pod *corev1.Pod) bool { return w.bad(imageOf(pod)) })
+}
+
+// imagesOf are the images that are declared.
+func imagesOf(s *v1alpha1.ModelServingSpec) []*string {
+	var out []*string
+	for i := range s.Template.Roles {
+		r := &s.Template.Roles[i]
+		out = append(out, &r.EntryTemplate.Spec.Containers[0].Image)
+		if r.WorkerTemplate != nil {
+			out = append(out, &r.WorkerTemplate.Spec.Containers[0].Image)
+		}
+	}
+	return out
 }
 
 // Heal has the user take back what is bad, so that what is declared can be reached.
@@ -113,12 +128,8 @@ func (w *World) Heal() {
 	for range w.Server.All(cluster.ModelServing) {
 		w.edit("gives good images and resumes", func(s *v1alpha1.ModelServingSpec) {
 			s.Paused = false
-			for i := range s.Template.Roles {
-				r := &s.Template.Roles[i]
-				r.EntryTemplate.Spec.Containers[0].Image = w.newImage(imageGood)
-				if r.WorkerTemplate != nil {
-					r.WorkerTemplate.Spec.Containers[0].Image = w.newImage(imageGood)
-				}
+			for _, image := range imagesOf(s) {
+				*image = w.newImage(imageGood)
 			}
 		})
 	}
@@ -330,7 +341,7 @@ func (w *World) crashPod() {
 	if all := w.pods(nil); len(all) > 0 {
 		pod := pick(w.Loop, all...)
 		w.tell("world", "the engine of %s crashes", pod.Name)
-		w.crash(client.ObjectKeyFromObject(pod), pod.UID)
+		w.crash(w.engines[pod.UID], "")
 	}
 }
 
@@ -338,7 +349,7 @@ func (w *World) evictPod() {
 	if all := w.pods(nil); len(all) > 0 {
 		pod := pick(w.Loop, all...)
 		w.tell("world", "%s is evicted", pod.Name)
-		w.fail(client.ObjectKeyFromObject(pod), pod.UID)
+		w.fail(w.engines[pod.UID])
 	}
 }
 
@@ -376,3 +387,6 @@ func (w *World) Squatters(kind string) []types.NamespacedName {
 	}
 	return out
 }
+
+// errQuota is what a used up quota says.
+var errQuota = errors.New("exceeded quota")

@@ -30,9 +30,12 @@ type World struct {
 	ctx     context.Context //nolint:containedctx // a history is one call
 	nodes   []*node
 	engines map[types.UID]*engine
-	drained map[string]bool // by token
-	images  int
-	sweep   bool
+	// images and containers count those that there were; pushed are images that came after they were asked for.
+	images     int
+	containers int
+	pushed     map[string]bool
+	sweep      bool
+	calm       bool
 }
 
 // node is a machine with a kubelet, and perhaps an agent.
@@ -41,6 +44,8 @@ type node struct {
 	up       bool
 	hasAgent bool // the DaemonSet reaches it
 	agentUp  bool
+	agent    *agentOn
+	images   map[string]bool // that it has
 }
 
 // live reports whether the node's agent works.
@@ -48,10 +53,11 @@ func (n *node) live() bool { return n.up && n.hasAgent && n.agentUp }
 
 // New returns a world with nodes, some of them with agents.
 func New(ctx context.Context, l *Loop, s *cluster.Server) *World {
-	w := &World{Loop: l, Server: s, ctx: ctx, engines: map[types.UID]*engine{}, drained: map[string]bool{}}
-	agents := pick(l, 0.0, 0.5, 1.0)
+	w := &World{Loop: l, Server: s, ctx: ctx, engines: map[types.UID]*engine{}, pushed: map[string]bool{}}
+	agents := pick(l, 0.0, 0.5, 1.0, 1.0)
 	for i := range 2 + l.IntN(2) {
-		n := &node{name: fmt.Sprintf("node-%d", i), up: true, agentUp: true, hasAgent: l.Chance(agents)}
+		n := &node{name: fmt.Sprintf("node-%d", i), up: true, agentUp: true, hasAgent: l.Chance(agents), images: map[string]bool{}}
+		n.agent = newAgent(n.name, l)
 		w.nodes = append(w.nodes, n)
 		object := &corev1.Node{}
 		object.Name = n.name
@@ -73,6 +79,7 @@ func (w *World) Agents() map[string]bool {
 
 // Calm ends all trouble: nodes and agents are back and stay, and nothing is refused.
 func (w *World) Calm() {
+	w.calm = true
 	for _, n := range w.nodes {
 		w.nodeUp(n)
 		w.agentUp(n)
@@ -104,12 +111,39 @@ func (w *World) followPod(c cluster.Write) {
 		w.terminate(c.New)
 	case cluster.Update, cluster.UpdateStatus:
 		if gateOf(c.Old) != gateOf(c.New) {
-			w.After(w.Between(10*time.Millisecond, time.Second), func() { w.report(c.Key, c.New.GetUID()) })
+			w.reportSoon(c.New.GetUID())
+		}
+		if c.Verb == cluster.Update && imageOf(c.Old) != imageOf(c.New) {
+			w.followSoon(c.New.GetUID())
 		}
 		w.wakeAgent(c.Key)
 	case cluster.Remove:
 		delete(w.engines, c.Old.GetUID())
 	}
+}
+
+func (w *World) reportSoon(uid types.UID) {
+	w.After(w.Between(10*time.Millisecond, time.Second), func() {
+		if e := w.engines[uid]; e != nil {
+			w.report(e)
+		}
+	})
+}
+
+func (w *World) followSoon(uid types.UID) {
+	w.After(w.Between(10*time.Millisecond, time.Second), func() {
+		if e := w.engines[uid]; e != nil {
+			w.follows(e)
+		}
+	})
+}
+
+func imageOf(o client.Object) string {
+	pod, ok := o.(*corev1.Pod)
+	if !ok {
+		return ""
+	}
+	return pod.Spec.Containers[0].Image
 }
 
 func gateOf(o client.Object) corev1.ConditionStatus {
