@@ -8,6 +8,9 @@ import (
 	"pitstop.dev/api/v1alpha1"
 )
 
+// SetDefaults does to an object what the API server does before it asks admission.
+func SetDefaults(o client.Object) { setDefaults(o) }
+
 // setDefaults writes the defaults that the CRDs declare. A test compares them with the CRDs.
 func setDefaults(o client.Object) {
 	switch o := o.(type) {

@@ -186,7 +186,9 @@ func (c *Checker) wasReady(ms *v1alpha1.ModelServing, name string, since time.Ti
 		if !ok || ownerUID(g) != ms.UID {
 			continue
 		}
-		if slices.ContainsFunc(g.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == "" || u.Method != v1alpha1.UnitRemove }) {
+		if slices.ContainsFunc(g.Spec.Updates, func(u v1alpha1.UnitUpdate) bool {
+			return !u.Preparing() && (u.Unit == "" || u.Method != v1alpha1.UnitRemove)
+		}) {
 			ready = false
 		} else if groupReady(g) {
 			ready = true
@@ -204,8 +206,8 @@ func (c *Checker) booked(ms *v1alpha1.ModelServing, name string) bool {
 		if group != name || unit == "" || !ok {
 			return group == name && unit == ""
 		}
-		u := updateOf(g, unit)
-		return u != nil && u.Method == v1alpha1.UnitRecreate
+		u := openOf(g, unit)
+		return u != nil && u.Method != v1alpha1.UnitRemove
 	})
 }
 
@@ -235,7 +237,7 @@ func (c *Checker) servingInstances(ms *v1alpha1.ModelServing, g *v1alpha1.Servin
 	count := 0
 	for _, i := range g.Spec.Instances {
 		name := v1alpha1.UnitName(i.Role, *i.Ordinal)
-		if i.Role != role || *i.Ordinal == own || updateOf(g, name) != nil || slices.Contains(ms.Status.Updating, v1alpha1.LedgerEntry(g.Name, name)) {
+		if i.Role != role || *i.Ordinal == own || openOf(g, name) != nil || slices.Contains(ms.Status.Updating, v1alpha1.LedgerEntry(g.Name, name)) {
 			continue
 		}
 		for _, o := range c.server.Versions(cluster.ServingGroup, types.NamespacedName{Namespace: g.Namespace, Name: g.Name}, since) {

@@ -28,6 +28,7 @@ type Checker struct {
 	revisions  map[types.NamespacedName]revisionFacts
 	rollouts   map[string]bool     // by UID and unit: an update that is part of a rollout is open
 	backOuts   map[string]int64    // by ledger entry: the attempt that goes back to the pin
+	patches    map[types.UID]int32 // of a Pod's images
 	lost       map[string][]string // by UID and instance, and by UID: who deleted a Pod; empty: fate
 	Violations []Violation
 }
@@ -44,7 +45,7 @@ type revisionFacts struct {
 func New(s *cluster.Server, leases string) *Checker {
 	c := &Checker{
 		server: s, leases: leases, revisions: map[types.NamespacedName]revisionFacts{},
-		rollouts: map[string]bool{}, backOuts: map[string]int64{}, lost: map[string][]string{},
+		rollouts: map[string]bool{}, backOuts: map[string]int64{}, lost: map[string][]string{}, patches: map[types.UID]int32{},
 	}
 	s.Watch(c.observe)
 	return c
@@ -63,6 +64,7 @@ func (c *Checker) observe(w cluster.Write) {
 	case cluster.ModelServing:
 		c.ofServing(w)
 	case cluster.Pod:
+		c.ofInPlace(w)
 		c.ofPod(w)
 	}
 }
@@ -89,6 +91,9 @@ const (
 	ruleMixed     = "no unit serves two revisions"
 	ruleGate      = "the coordinator opens an absent gate of a Pod without hold or agent, and nothing else"
 	rulePartition = "ordinals below the partition keep their pin"
+	rulePatch     = "a Pod is patched once in an attempt, by permit, and after its whole unit was drained"
+	ruleHeld      = "a unit in place serves nothing from its swap on before it may serve"
+	ruleHolder    = "a hold is released by its holder"
 	ruleEnd       = "a history ends as declared, or a condition says why not"
 	ruleQuiet     = "nothing is written where nothing changes"
 	ruleReport    = "the status says what is"
@@ -181,7 +186,7 @@ func (c *Checker) ofServing(w cluster.Write) {
 func (c *Checker) open(ms *v1alpha1.ModelServing, entry string) bool {
 	name, unit, _ := strings.Cut(entry, "/")
 	g, ok := c.server.Stored(cluster.ServingGroup, types.NamespacedName{Namespace: ms.Namespace, Name: name}).(*v1alpha1.ServingGroup)
-	return ok && ownerUID(g) == ms.UID && updateOf(g, unit) != nil
+	return ok && ownerUID(g) == ms.UID && openOf(g, unit) != nil
 }
 
 func updateOf(g *v1alpha1.ServingGroup, unit string) *v1alpha1.UnitUpdate {

@@ -100,6 +100,11 @@ func (c *Checker) ofSpec(w cluster.Write, ms *v1alpha1.ModelServing, before, aft
 		switch {
 		case was == nil:
 			opened = append(opened, u)
+		case was.Preparing():
+			c.ofPrepared(w, before, *was, u)
+			if !u.Preparing() {
+				opened = append(opened, u)
+			}
 		case was.Attempt != u.Attempt:
 			c.ofAttempt(w, before, *was, u)
 		case was.Permit != u.Permit:
@@ -123,22 +128,37 @@ func (c *Checker) ofNewReferences(w cluster.Write, before, after *v1alpha1.Servi
 	}
 }
 
+// ofPrepared judges what becomes of an update that merely prepared: another attempt, or the drain.
+func (c *Checker) ofPrepared(w cluster.Write, before *v1alpha1.ServingGroup, was, u v1alpha1.UnitUpdate) {
+	entry := v1alpha1.LedgerEntry(before.Name, u.Unit)
+	switch {
+	case was.Attempt != u.Attempt && u.Attempt <= before.Spec.LastAttempt:
+		c.violated(w, rulePermit, "attempt %d of %s is not new", u.Attempt, entry)
+	case u.Preparing() || u.Method == v1alpha1.UnitRemove:
+	case was.Attempt != u.Attempt || u.Permit != v1alpha1.PermitDrain || stageOf(before, was) != v1alpha1.UnitPrepared:
+		c.violated(w, rulePermit, "%s gets %s at stage %q of attempt %d", entry, u.Permit, stageOf(before, was), was.Attempt)
+	}
+}
+
 // ofOpening judges the first write of an update.
 func (c *Checker) ofOpening(w cluster.Write, ms *v1alpha1.ModelServing, g *v1alpha1.ServingGroup, u v1alpha1.UnitUpdate) {
 	entry := v1alpha1.LedgerEntry(g.Name, u.Unit)
+	if u.Preparing() {
+		return // it costs nothing
+	}
 	if !slices.Contains(ms.Status.Updating, entry) {
 		c.violated(w, ruleLedger, "%s is not in the ledger %v", entry, ms.Status.Updating)
 	}
-	if u.Permit != v1alpha1.PermitDrain && u.Permit != v1alpha1.PermitPrepare {
+	if u.Permit != v1alpha1.PermitDrain {
 		c.violated(w, rulePermit, "update of %s opens with permit %s", entry, u.Permit)
 	}
 	for _, other := range g.Spec.Updates {
-		if (other.Unit == "") != (u.Unit == "") && u.Method != v1alpha1.UnitRemove {
+		if (other.Unit == "") != (u.Unit == "") && !other.Preparing() && u.Method != v1alpha1.UnitRemove {
 			c.violated(w, rulePermit, "update of %s starts while %s is in update", entry, v1alpha1.LedgerEntry(g.Name, other.Unit))
 		}
 	}
 	c.ofBudget(w, ms, g, u)
-	if u.Method == v1alpha1.UnitRecreate {
+	if u.Method != v1alpha1.UnitRemove {
 		c.rollouts[string(g.UID)+"/"+u.Unit] = true
 		c.ofInUpdate(w, ms, g, u)
 		c.ofProtected(w, ms, g, u)
@@ -194,7 +214,7 @@ func (c *Checker) ofPermit(w cluster.Write, before, after *v1alpha1.ServingGroup
 	if !u.Permit.Allows(was.Permit) {
 		c.violated(w, rulePermit, "%s goes back to %s", entry, u.Permit)
 	}
-	if u.Method == v1alpha1.UnitRecreate && want == v1alpha1.UnitDrained && pinOf(after, u.Unit) != u.Target {
+	if u.Method != v1alpha1.UnitRemove && want == v1alpha1.UnitDrained && pinOf(after, u.Unit) != u.Target {
 		c.violated(w, rulePin, "%s gets %s and its pin is not the target", entry, u.Permit)
 	}
 }
@@ -203,6 +223,7 @@ func (c *Checker) ofClosing(w cluster.Write, before, after *v1alpha1.ServingGrou
 	delete(c.rollouts, string(before.UID)+"/"+u.Unit)
 	whole := updateOf(after, "")
 	switch {
+	case u.Preparing():
 	case u.Unit != "" && whole != nil && whole.Method == v1alpha1.UnitRemove:
 	case u.Method == v1alpha1.UnitRemove && u.Unit != "":
 		if slices.ContainsFunc(before.Status.Instances, func(i v1alpha1.InstanceStatus) bool {

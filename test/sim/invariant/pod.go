@@ -112,7 +112,7 @@ func (c *Checker) ofNewPod(w cluster.Write, p place, known []*v1alpha1.ServingGr
 // inUpdateHeld reports whether the unit, or its group, is in an update that may not serve.
 func inUpdateHeld(g *v1alpha1.ServingGroup, unit string) bool {
 	for _, u := range g.Spec.Updates {
-		if (u.Unit == "" || u.Unit == unit) && u.Permit != v1alpha1.PermitServe {
+		if (u.Unit == "" || u.Unit == unit) && u.Permit != v1alpha1.PermitServe && !u.Preparing() {
 			return true
 		}
 	}
@@ -132,7 +132,8 @@ func (c *Checker) ofPodDeletion(w cluster.Write, p place, known []*v1alpha1.Serv
 		return g == nil || g.DeletionTimestamp != nil || !declares(g, p.unit) || removed(g, p.unit) || !c.atPin(g, pod, p)
 	}
 	c.ofDrain(w, pod, known)
-	if broken(pod) || c.lostSince(w, p, known) || slices.ContainsFunc(known, unwanted) && !c.settled(p, pod) {
+	c.ofKept(w, pod, p, known)
+	if c.broken(pod) || c.lostSince(w, p, known) || slices.ContainsFunc(known, unwanted) && !c.settled(p, pod) {
 		return
 	}
 	c.violated(w, ruleDelete, "%s is declared, at its pin and lost nothing", p.unit)
@@ -145,7 +146,7 @@ func (c *Checker) settled(p place, pod *corev1.Pod) bool {
 	if !ok || g.UID != p.groupUID || g.DeletionTimestamp != nil || !declares(g, p.unit) || !c.atPin(g, pod, p) {
 		return false
 	}
-	return updateOf(g, p.unit) == nil && updateOf(g, "") == nil
+	return covering(g, p.unit) == nil
 }
 
 func removed(g *v1alpha1.ServingGroup, unit string) bool {
@@ -163,12 +164,12 @@ func (c *Checker) atPin(g *v1alpha1.ServingGroup, pod *corev1.Pod, p place) bool
 	return want.digests[p.role] != "" && is.digests[p.role] == want.digests[p.role] && p.index <= want.workers[p.role]
 }
 
-// broken reports whether the Pod failed, or a container restarted.
-func broken(pod *corev1.Pod) bool {
+// broken reports whether the Pod failed, or a container restarted without a patch.
+func (c *Checker) broken(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return true
 	}
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 })
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > c.patches[pod.UID] })
 }
 
 // noteLosses keeps which instances lost a Pod, or had one fail, by no deed of the coordinator.
@@ -180,7 +181,7 @@ func (c *Checker) noteLosses(w cluster.Write) {
 	}
 	after, stays := w.New.(*corev1.Pod)
 	gone := w.Verb == cluster.Mark || w.Verb == cluster.Remove && pod.DeletionTimestamp == nil
-	if !gone && (!stays || !broken(after)) {
+	if !gone && (!stays || !c.broken(after)) {
 		return
 	}
 	by := ""

@@ -22,6 +22,14 @@ func (w *World) Declare(name string) {
 	for _, name := range []string{"prefill", "decode"}[:1+w.IntN(2)] {
 		s.Template.Roles = append(s.Template.Roles, w.role(name))
 	}
+	if len(s.Template.Roles) > 1 && w.Chance(0.5) {
+		s.Template.Roles[w.IntN(2)].Front = new(false)
+	}
+	s.RolloutStrategy.UpdateMethod = pick(w.Loop, v1alpha1.UpdateRecreate, v1alpha1.UpdateInPlace)
+	s.RolloutStrategy.InPlace = v1alpha1.InPlace{
+		PropagationSeconds: new(int32(w.IntN(4))), StopTimeoutSeconds: new(int32(5 + w.IntN(26))),
+		OnFailure: pick(w.Loop, v1alpha1.FailureHold, v1alpha1.FailureRollback),
+	}
 	w.setBudgets(s)
 	w.must(w.as("user").Create(w.ctx, ms))
 }
@@ -55,21 +63,24 @@ func (w *World) setBudgets(s *v1alpha1.ModelServingSpec) {
 		r := &s.Template.Roles[i]
 		r.MaxUnavailable, r.MaxSurge, r.Partition = nil, nil, nil
 		if st.Type == v1alpha1.RoleRollingUpdate && w.Chance(0.5) {
-			r.MaxUnavailable, r.MaxSurge, r.Partition = w.budget()
+			r.MaxUnavailable, r.MaxSurge, r.Partition = w.budget(st.UpdateMethod)
 		}
 	}
 	switch {
 	case st.Type == v1alpha1.ServingGroupRollingUpdate && w.Chance(0.8):
 		c := &v1alpha1.RollingUpdateConfiguration{}
-		c.MaxUnavailable, c.MaxSurge, c.Partition = w.budget()
+		c.MaxUnavailable, c.MaxSurge, c.Partition = w.budget(st.UpdateMethod)
 		st.RollingUpdateConfiguration = c
 	case st.Type == v1alpha1.RoleRollingUpdate && w.Chance(0.5):
 		st.MaxUnavailableGroups = new(intstr.FromInt32(1))
 	}
 }
 
-func (w *World) budget() (unavailable, surge, partition *intstr.IntOrString) {
+func (w *World) budget(method v1alpha1.UpdateMethod) (unavailable, surge, partition *intstr.IntOrString) {
 	u, s := int32(w.IntN(3)), int32(w.IntN(3))
+	if method == v1alpha1.UpdateInPlace {
+		s = 0 // there is none in place
+	}
 	if u+s == 0 {
 		u = 1
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/admission"
 	"pitstop.dev/test/sim/cluster"
 )
 
@@ -30,8 +31,14 @@ func deeds() []deed {
 			w.edit("gives a new image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, imageGood) })
 		}},
 		{"bad image", 5, func(w *World) {
-			w.edit("gives a bad image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, pick(w.Loop, imageStuck, imageCrash)) })
+			w.edit("gives a bad image", func(s *v1alpha1.ModelServingSpec) {
+				w.setImage(s, pick(w.Loop, imageStuck, imageCrash, imageMissing, imageMissing, imageForeign))
+			})
 		}},
+		{"image back", 5, func(w *World) { w.edit("takes images back", w.takeBack) }},
+		{"push", 3, (*World).push},
+		{"method", 4, func(w *World) { w.edit("changes the method", w.changeMethod) }},
+		{"collect", 3, (*World).collectImages},
 		{"scale", 9, func(w *World) {
 			w.edit("scales", func(s *v1alpha1.ModelServingSpec) { s.Replicas = new(int32(w.IntN(5))) })
 		}},
@@ -87,9 +94,33 @@ func (w *World) edit(why string, change func(*v1alpha1.ModelServingSpec)) {
 	if !ok {
 		return
 	}
-	w.tell("user", "%s %s", why, ms.Name)
+	old := ms.DeepCopy()
 	change(&ms.Spec)
+	if no := refusal(old, ms); no != "" {
+		w.tell("user", "%s %s: refused: %s", why, ms.Name, no)
+		return
+	}
+	w.tell("user", "%s %s", why, ms.Name)
 	w.must(w.as("user").Update(w.ctx, ms))
+}
+
+// refusal is what admission says of a change where units are updated in place. Of other changes it is not
+// asked: what it refuses may be stored since before there was an admission.
+func refusal(old, ms *v1alpha1.ModelServing) string {
+	if !inPlace(&old.Spec) && !inPlace(&ms.Spec) {
+		return ""
+	}
+	ms = ms.DeepCopy()
+	cluster.SetDefaults(ms)
+	_, errs := admission.Validate(old, ms)
+	if len(errs) == 0 {
+		return ""
+	}
+	return errs.ToAggregate().Error()
+}
+
+func inPlace(s *v1alpha1.ModelServingSpec) bool {
+	return s.RolloutStrategy.UpdateMethod == v1alpha1.UpdateInPlace
 }
 
 func (w *World) setImage(s *v1alpha1.ModelServingSpec, kind string) {
@@ -121,6 +152,49 @@ func imagesOf(s *v1alpha1.ModelServingSpec) []*string {
 		}
 	}
 	return out
+}
+
+// takeBack declares images that are running somewhere, as one who reverts a change does.
+func (w *World) takeBack(s *v1alpha1.ModelServingSpec) {
+	for i := range s.Template.Roles {
+		r := &s.Template.Roles[i]
+		for _, pod := range w.pods(nil) {
+			switch {
+			case pod.Labels[v1alpha1.LabelRole] != r.Name || w.bad(imageOf(pod)):
+			case pod.Labels[v1alpha1.LabelIndex] == "0":
+				r.EntryTemplate.Spec.Containers[0].Image = imageOf(pod)
+			case r.WorkerTemplate != nil:
+				r.WorkerTemplate.Spec.Containers[0].Image = imageOf(pod)
+			}
+		}
+	}
+}
+
+// push has an image in the registry that was asked for before.
+func (w *World) push() {
+	for _, o := range w.Server.All(cluster.ModelServing) {
+		if ms, ok := o.(*v1alpha1.ModelServing); ok {
+			for _, image := range imagesOf(&ms.Spec) {
+				if kindOfImage(*image) == imageMissing {
+					w.tell("user", "pushes %s", *image)
+					w.pushed[*image] = true
+				}
+			}
+		}
+	}
+}
+
+// changeMethod has units updated the other way from now on; from Recreate to InPlace with a new image.
+func (w *World) changeMethod(s *v1alpha1.ModelServingSpec) {
+	if inPlace(s) {
+		s.RolloutStrategy.UpdateMethod = v1alpha1.UpdateRecreate
+		return
+	}
+	s.RolloutStrategy.UpdateMethod = v1alpha1.UpdateInPlace
+	w.setBudgets(s)
+	if w.Chance(0.5) {
+		w.setImage(s, imageGood)
+	}
 }
 
 // Heal has the user take back what is bad, so that what is declared can be reached.
