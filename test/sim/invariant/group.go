@@ -105,6 +105,8 @@ func (c *Checker) ofSpec(w cluster.Write, ms *v1alpha1.ModelServing, before, aft
 			if !u.Preparing() {
 				opened = append(opened, u)
 			}
+		case u.Preparing(): // closed and begun anew in one write
+			c.ofClosing(w, before, after, *was)
 		case was.Attempt != u.Attempt:
 			c.ofAttempt(w, before, *was, u)
 		case was.Permit != u.Permit:

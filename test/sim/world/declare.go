@@ -25,7 +25,7 @@ func (w *World) Declare(name string) {
 	if len(s.Template.Roles) > 1 && w.Chance(0.5) {
 		s.Template.Roles[w.IntN(2)].Front = new(false)
 	}
-	s.RolloutStrategy.UpdateMethod = pick(w.Loop, v1alpha1.UpdateRecreate, v1alpha1.UpdateInPlace)
+	s.RolloutStrategy.UpdateMethod = pick(w.Loop, v1alpha1.UpdateRecreate, v1alpha1.UpdateRecreate, v1alpha1.UpdateInPlace, v1alpha1.UpdateInPlace, v1alpha1.UpdateInPlace)
 	s.RolloutStrategy.InPlace = v1alpha1.InPlace{
 		PropagationSeconds: new(int32(w.IntN(4))), StopTimeoutSeconds: new(int32(5 + w.IntN(26))),
 		OnFailure: pick(w.Loop, v1alpha1.FailureHold, v1alpha1.FailureRollback),

@@ -27,10 +27,10 @@ type deed struct {
 
 func deeds() []deed {
 	return []deed{
-		{"image", 16, func(w *World) {
+		{"image", 20, func(w *World) {
 			w.edit("gives a new image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, imageGood) })
 		}},
-		{"bad image", 5, func(w *World) {
+		{"bad image", 7, func(w *World) {
 			w.edit("gives a bad image", func(s *v1alpha1.ModelServingSpec) {
 				w.setImage(s, pick(w.Loop, imageStuck, imageCrash, imageMissing, imageMissing, imageForeign))
 			})
@@ -213,7 +213,11 @@ func (w *World) scaleRole(s *v1alpha1.ModelServingSpec) {
 	s.Template.Roles[w.IntN(len(s.Template.Roles))].Replicas = new(int32(w.IntN(3)))
 }
 
+// changeRoles needs new Pods.
 func (w *World) changeRoles(s *v1alpha1.ModelServingSpec) {
+	if inPlace(s) && w.Chance(0.5) {
+		s.RolloutStrategy.UpdateMethod = v1alpha1.UpdateRecreate
+	}
 	roles := s.Template.Roles
 	switch {
 	case len(roles) == 1:

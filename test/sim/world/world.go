@@ -54,7 +54,7 @@ func (n *node) live() bool { return n.up && n.hasAgent && n.agentUp }
 // New returns a world with nodes, some of them with agents.
 func New(ctx context.Context, l *Loop, s *cluster.Server) *World {
 	w := &World{Loop: l, Server: s, ctx: ctx, engines: map[types.UID]*engine{}, pushed: map[string]bool{}}
-	agents := pick(l, 0.0, 0.5, 1.0, 1.0)
+	agents := pick(l, 0.0, 0.5, 1.0, 1.0, 1.0)
 	for i := range 2 + l.IntN(2) {
 		n := &node{name: fmt.Sprintf("node-%d", i), up: true, agentUp: true, hasAgent: l.Chance(agents), images: map[string]bool{}}
 		n.agent = newAgent(n.name, l)
