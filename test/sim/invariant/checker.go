@@ -28,6 +28,7 @@ type Checker struct {
 	revisions  map[types.NamespacedName]revisionFacts
 	rollouts   map[string]bool     // by UID and unit: an update that is part of a rollout is open
 	backOuts   map[string]int64    // by ledger entry: the attempt that goes back to the pin
+	served     map[string]bool     // by UID and unit: it was permitted to serve since its last swap
 	patches    map[types.UID]int32 // of a Pod's images
 	lost       map[string][]string // by UID and instance, and by UID: who deleted a Pod; empty: fate
 	Violations []Violation
@@ -45,7 +46,7 @@ type revisionFacts struct {
 func New(s *cluster.Server, leases string) *Checker {
 	c := &Checker{
 		server: s, leases: leases, revisions: map[types.NamespacedName]revisionFacts{},
-		rollouts: map[string]bool{}, backOuts: map[string]int64{}, lost: map[string][]string{}, patches: map[types.UID]int32{},
+		rollouts: map[string]bool{}, backOuts: map[string]int64{}, lost: map[string][]string{}, patches: map[types.UID]int32{}, served: map[string]bool{},
 	}
 	s.Watch(c.observe)
 	return c

@@ -116,6 +116,7 @@ func (c *Checker) ofSpec(w cluster.Write, ms *v1alpha1.ModelServing, before, aft
 	for _, u := range opened { // last: the same write may make room for them
 		c.ofOpening(w, ms, before, u)
 	}
+	c.ofSwapped(after)
 	c.ofPins(w, before, after)
 	c.ofInstances(w, ms, before, after)
 }

@@ -91,8 +91,8 @@ func (c *Checker) ofPatch(w cluster.Write, g *v1alpha1.ServingGroup, p place) {
 		c.violated(w, rulePatch, "its order asks for other images")
 	}
 	u := covering(g, p.unit)
-	if u == nil {
-		return // its group was deleted and made anew, or so
+	if u == nil || u.Method != v1alpha1.UnitInPlace {
+		return // what its unit is replaced or removed for came after the permit
 	}
 	for _, other := range c.podsOf(g, u.Unit) {
 		if serves(other) && gate(other) == corev1.ConditionTrue {
@@ -112,6 +112,19 @@ func (c *Checker) podsOf(g *v1alpha1.ServingGroup, unit string) []*corev1.Pod {
 	return out
 }
 
+// ofSwapped keeps which units in update may have been in service since their last swap.
+func (c *Checker) ofSwapped(g *v1alpha1.ServingGroup) {
+	for _, u := range g.Spec.Updates {
+		switch u.Permit {
+		case v1alpha1.PermitSwap:
+			delete(c.served, string(g.UID)+"/"+u.Unit)
+		case v1alpha1.PermitServe:
+			c.served[string(g.UID)+"/"+u.Unit] = true
+		case v1alpha1.PermitPrepare, v1alpha1.PermitDrain:
+		}
+	}
+}
+
 // ofService: what is in service runs what its revision says, and from its swap on no Pod of a unit in place is in
 // service before the unit may serve.
 func (c *Checker) ofService(w cluster.Write, g *v1alpha1.ServingGroup, p place) {
@@ -127,7 +140,7 @@ func (c *Checker) ofService(w cluster.Write, g *v1alpha1.ServingGroup, p place) 
 	if u == nil || u.Method != v1alpha1.UnitInPlace {
 		return
 	}
-	if u.Permit == v1alpha1.PermitSwap || u.Permit == v1alpha1.PermitDrain && u.Swapped {
+	if u.Permit == v1alpha1.PermitSwap || u.Permit == v1alpha1.PermitDrain && u.Swapped && !c.served[string(g.UID)+"/"+u.Unit] {
 		c.violated(w, ruleHeld, "%s serves, and %s is at permit %s", pod.Name, v1alpha1.LedgerEntry(g.Name, u.Unit), u.Permit)
 	}
 }

@@ -169,7 +169,9 @@ func (c *Checker) broken(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
 		return true
 	}
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > c.patches[pod.UID] })
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+		return s.RestartCount > c.patches[pod.UID] || s.RestartCount > 0 && s.State.Running == nil
+	})
 }
 
 // noteLosses keeps which instances lost a Pod, or had one fail, by no deed of the coordinator.
