@@ -15,6 +15,7 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/admission"
+	"pitstop.dev/readiness"
 	"pitstop.dev/test/sim/cluster"
 )
 
@@ -29,16 +30,20 @@ func deeds() []deed {
 	return []deed{
 		{"image", 20, func(w *World) {
 			w.edit("gives a new image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, imageGood) })
+			w.meddle()
 		}},
 		{"bad image", 7, func(w *World) {
 			w.edit("gives a bad image", func(s *v1alpha1.ModelServingSpec) {
 				w.setImage(s, pick(w.Loop, imageStuck, imageCrash, imageMissing, imageMissing, imageForeign))
 			})
+			w.meddle()
 		}},
 		{"image back", 5, func(w *World) { w.edit("takes images back", w.takeBack) }},
 		{"push", 3, (*World).push},
 		{"method", 4, func(w *World) { w.edit("changes the method", w.changeMethod) }},
 		{"collect", 3, (*World).collectImages},
+		{"order", 3, (*World).loseOrder},
+		{"hold", 2, (*World).hold},
 		{"scale", 9, func(w *World) {
 			w.edit("scales", func(s *v1alpha1.ModelServingSpec) { s.Replicas = new(int32(w.IntN(5))) })
 		}},
@@ -64,6 +69,57 @@ func deeds() []deed {
 		{"agent", 3, (*World).loseAgent},
 		{"quota", 1, (*World).refuse},
 	}
+}
+
+// meddle has something happen while a rollout is likely to be under way.
+func (w *World) meddle() {
+	if !w.Chance(0.6) {
+		return
+	}
+	do := pick(w.Loop,
+		func(w *World) { w.edit("takes images back", w.takeBack) },
+		func(w *World) { w.edit("takes images back", w.takeBack) },
+		func(w *World) { w.edit("gives a new image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, imageGood) }) },
+		func(w *World) { w.edit("changes the method", w.changeMethod) },
+		func(w *World) {
+			w.edit("changes the method", w.changeMethod)
+			w.edit("takes images back", w.takeBack)
+		},
+		(*World).collectImages, (*World).deletePod, (*World).evictPod, (*World).crashPod,
+		(*World).loseNode, (*World).loseAgent, (*World).loseOrder, (*World).hold,
+	)
+	w.After(w.Between(time.Second, time.Minute), func() { do(w) })
+}
+
+// loseOrder has somebody delete an order.
+func (w *World) loseOrder() {
+	if all := w.Server.All(cluster.InPlaceUpdate); len(all) > 0 {
+		w.userDeletes(pick(w.Loop, all...))
+	}
+}
+
+// hold has an operator keep a Pod out of traffic for a while.
+func (w *World) hold() {
+	all := w.pods(nil)
+	if len(all) == 0 {
+		return
+	}
+	pod := pick(w.Loop, all...)
+	w.tell("user", "holds %s", pod.Name)
+	put, err := readiness.Put(pod, "alice", "")
+	w.must(err)
+	w.must(w.as("user").Status().Patch(w.ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, put)))
+	w.After(w.Between(time.Second, 4*time.Minute), func() { w.letGo(client.ObjectKeyFromObject(pod), pod.UID) })
+}
+
+func (w *World) letGo(key types.NamespacedName, uid types.UID) {
+	pod := w.pod(key, uid)
+	if pod == nil {
+		return
+	}
+	data, err := readiness.Release(pod, "alice")
+	w.must(err)
+	w.must(w.as("user").Status().Patch(w.ctx, pod, client.RawPatch(types.StrategicMergePatchType, data)))
 }
 
 // Trouble has n things happen until end, at random times.
