@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -13,74 +14,88 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"pitstop.dev/agent"
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/plan"
 	"pitstop.dev/test/sim/cluster"
+	"pitstop.dev/test/sim/world"
 )
 
 // enough is how many histories may pass before a planted fault has shown.
 const enough = 200
 
-// A fault is a coordinator with one thing wrong, words of the rules that show it, and the seed from
+// A fault is a coordinator, or agents, with one thing wrong, words of the rules that show it, and the seed from
 // which on it is looked for: one is in one history of a hundred, and soon after its seed.
 type fault struct {
-	build Build
-	rules []string
-	first uint64
+	build  Build
+	agents func(w *world.World, node string, l *agent.Look)
+	rules  []string
+	first  uint64
 }
 
 func faults() map[string]fault {
 	return map[string]fault{
 		"a budget that is one too high": {
-			snapshots(func(s *plan.Snapshot) { s.Serving.MaxUnavailable++ }),
-			[]string{"available >=", "units in update"},
-			0,
+			build: snapshots(func(s *plan.Snapshot) { s.Serving.MaxUnavailable++ }),
+			rules: []string{"available >=", "units in update"},
 		},
 		"a surge that is one too high": {
-			snapshots(func(s *plan.Snapshot) { s.Serving.MaxSurge++ }),
-			[]string{"live <="},
-			0,
+			build: snapshots(func(s *plan.Snapshot) { s.Serving.MaxSurge++ }),
+			rules: []string{"live <="},
 		},
 		"a partition that counts the groups that there are, not their ordinals": {
-			snapshots(indexForOrdinal), []string{"partition", "ends as declared"}, 1200,
+			build: snapshots(indexForOrdinal),
+			rules: []string{"partition", "ends as declared"},
+			first: 1200,
 		},
 		"a partition that is forgotten": {
-			snapshots(func(s *plan.Snapshot) { s.Serving.Partition = 0 }), []string{"partition"}, 0,
+			build: snapshots(func(s *plan.Snapshot) { s.Serving.Partition = 0 }),
+			rules: []string{"partition"},
 		},
 		"a ledger that is not written": {
-			plans(func(p *plan.Plan) { dropActions(p, plan.Book) }), []string{"the ledger"}, 0,
+			build: plans(func(p *plan.Plan) { dropActions(p, plan.Book) }),
+			rules: []string{"the ledger"},
 		},
 		"an own write that is read too late: the ledger is taken for empty": {
-			snapshots(func(s *plan.Snapshot) { s.Ledger = nil }),
-			[]string{"units in update", "available >=", "the ledger", "ends as declared", "nothing is written"},
-			0,
+			build: snapshots(func(s *plan.Snapshot) { s.Ledger = nil }),
+			rules: []string{"units in update", "available >=", "the ledger", "ends as declared", "nothing is written"},
 		},
 		"a unit that is struck out before its update is closed": {
-			tampered(serving, tamper{live: openUpdatesHidden}), []string{"the ledger", "a permit answers"}, 0,
+			build: tampered(serving, tamper{live: openUpdatesHidden}),
+			rules: []string{"the ledger", "a permit answers"},
 		},
 		"a pin that is written after its Pods": {
-			tampered(serving, tamper{update: swapWithoutPin}), []string{"the pin changes"}, 0,
+			build: tampered(serving, tamper{update: swapWithoutPin}),
+			rules: []string{"the pin changes"},
 		},
 		"Pods that are replaced before their pin is written": {
-			tampered(group, tamper{get: swapForDrain, live: swapForDrain}), []string{"Pods are at", "a Pod is deleted", "is drained"}, 0,
+			build: tampered(group, tamper{get: swapForDrain, live: swapForDrain}),
+			rules: []string{"Pods are at", "a Pod is deleted", "is drained"},
 		},
 		"a former leader that writes over what is newer": {
-			tampered(serving, tamper{update: withoutVersion}), []string{"the ledger", "a permit", "the pin", "nothing panics", "available", "units", "Pods are", "a Pod", "partition", "live"}, 0,
+			build: tampered(serving, tamper{update: withoutVersion}),
+			rules: []string{"the ledger", "a permit", "the pin", "nothing panics", "available", "units", "Pods are", "a Pod", "partition", "live"},
 		},
 		"deletions that are not bound to a UID": {
-			tampered(group, tamper{remove: withoutUID}), []string{"a Pod is deleted", "nothing of another owner"}, 0,
+			build: tampered(group, tamper{remove: withoutUID}),
+			rules: []string{"a Pod is deleted", "nothing of another owner"},
 		},
 		"Pods that are not held while their unit is in update": {
-			tampered(group, tamper{create: withoutHold}), []string{"is held"}, 0,
+			build: tampered(group, tamper{create: withoutHold}),
+			rules: []string{"is held"},
 		},
 		"agents that are taken for dead": {
-			tampered(group, tamper{get: noLease, live: noLease}), []string{"drained before", "the coordinator opens"}, 0,
+			build: tampered(group, tamper{get: noLease, live: noLease}),
+			rules: []string{"drained before", "the coordinator opens"},
 		},
 		"a revision that is not stored before it is referred to": {
-			tampered(serving, tamper{create: noRevision}), []string{"a revision is stored"}, 0,
+			build: tampered(serving, tamper{create: noRevision}),
+			rules: []string{"a revision is stored"},
 		},
 		"recovery without a live look": {
-			mixed(group, cacheForLive), []string{"a Pod is deleted", "no unit serves", "Pods are at", "a history ends", "a permit", "the ledger"}, 2001,
+			build: mixed(group, cacheForLive),
+			rules: []string{"a Pod is deleted", "no unit serves", "Pods are at", "a history ends", "a permit", "the ledger"},
+			first: 2001,
 		},
 	}
 }
@@ -90,10 +105,12 @@ func TestEveryPlantedFaultShows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, f := range faults() {
+	all := faults()
+	maps.Copy(all, inPlaceFaults())
+	for name, f := range all {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(enough) {
-				r, err := Run(t.Context(), Options{Seed: cmp.Or(f.first, 1000) + seed, Build: f.build, Scheme: scheme})
+				r, err := Run(t.Context(), Options{Seed: cmp.Or(f.first, 1000) + seed, Build: f.build, Agents: f.agents, Scheme: scheme})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -160,6 +177,7 @@ type tamper struct {
 	create func(client.Object) (goOn bool)
 	update func(live client.Reader, o client.Object)
 	remove func([]client.DeleteOption) []client.DeleteOption
+	list   func(client.ObjectList) // after a cached reading
 }
 
 // tampered is the coordinator with one of its controllers on a client that is tampered with.
@@ -207,6 +225,14 @@ type tamperedClient struct {
 func (c tamperedClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	err := c.Client.Get(ctx, key, o, opts...)
 	return after(err, c.tamper.get, o)
+}
+
+func (c tamperedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := c.Client.List(ctx, list, opts...)
+	if err == nil && c.tamper.list != nil {
+		c.tamper.list(list)
+	}
+	return err
 }
 
 func (c tamperedClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"pitstop.dev/agent"
 	"pitstop.dev/test/sim/cluster"
 	"pitstop.dev/test/sim/invariant"
 	"pitstop.dev/test/sim/world"
@@ -54,6 +55,8 @@ type Options struct {
 	Seed   uint64
 	Build  Build
 	Scheme *runtime.Scheme
+	// Agents, if it is set, may change the step that the agent of a node is about to take.
+	Agents func(w *world.World, node string, l *agent.Look)
 	// Trace, if it is set, is told everything, a line each.
 	Trace func(line string)
 }
@@ -76,7 +79,7 @@ func Run(ctx context.Context, o Options) (result Result, err error) {
 	h.checker = invariant.New(h.Server, worldSystem)
 	h.Server.Watch(h.judge)
 	h.World = world.New(ctx, l, h.Server)
-	h.World.Tell = h.tell
+	h.World.Tell, h.World.Meddle = h.tell, o.Agents
 	h.Server.Watch(h.news)
 	h.begin = l.Now()
 	defer func() {

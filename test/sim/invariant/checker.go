@@ -94,6 +94,7 @@ const (
 	rulePartition = "ordinals below the partition keep their pin"
 	rulePatch     = "a Pod is patched once in an attempt, by permit, and after its whole unit was drained"
 	ruleHeld      = "a unit in place serves nothing from its swap on before it may serve"
+	ruleFront     = "front roles are drained first"
 	ruleHolder    = "a hold is released by its holder"
 	ruleEnd       = "a history ends as declared, or a condition says why not"
 	ruleQuiet     = "nothing is written where nothing changes"

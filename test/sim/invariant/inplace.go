@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,7 @@ func (c *Checker) ofInPlace(w cluster.Write) {
 		return
 	}
 	c.ofHolders(w, before, after)
+	c.ofFront(w, before, after)
 	g, ok := c.server.Stored(cluster.ServingGroup, p.group).(*v1alpha1.ServingGroup)
 	if !ok || g.UID != p.groupUID {
 		return
@@ -68,6 +70,30 @@ func (c *Checker) ofHolders(w cluster.Write, before, after *corev1.Pod) {
 		}
 		if !strings.HasPrefix(w.By, holder) {
 			c.violated(w, ruleHolder, "%s is not its own", key)
+		}
+	}
+}
+
+// ofFront: roles that are not front are taken out of traffic after those that are.
+func (c *Checker) ofFront(w cluster.Write, before, after *corev1.Pod) {
+	order, ordered := c.server.Stored(cluster.InPlaceUpdate, w.Key).(*v1alpha1.InPlaceUpdate)
+	p, _ := placeOf(after)
+	g, ok := c.server.Stored(cluster.ServingGroup, p.group).(*v1alpha1.ServingGroup)
+	token := after.Annotations[v1alpha1.HoldInPlace]
+	if !ordered || !ok || g.UID != p.groupUID || token == before.Annotations[v1alpha1.HoldInPlace] || token != order.Token() {
+		return
+	}
+	u, ms := openOf(g, ""), c.servingOf(g)
+	if u == nil || ms == nil || u.Method != v1alpha1.UnitInPlace || u.Swapped || order.Annotations[v1alpha1.UnitAttempt] != strconv.FormatInt(u.Attempt, 10) {
+		return
+	}
+	back := map[string]bool{}
+	for _, r := range ms.Spec.Template.Roles {
+		back[r.Name] = r.Front != nil && !*r.Front
+	}
+	for _, other := range c.podsOf(g, "") {
+		if q, _ := placeOf(other); back[p.role] && !back[q.role] && serves(other) && gate(other) == corev1.ConditionTrue {
+			c.violated(w, ruleFront, "%s serves", other.Name)
 		}
 	}
 }

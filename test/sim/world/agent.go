@@ -95,6 +95,9 @@ func (w *World) look(n *node, key types.NamespacedName) {
 			return
 		}
 		l := n.agent.process.Look(w.reading(n, key))
+		if w.Meddle != nil {
+			w.Meddle(w, n.name, l)
+		}
 		if !w.take(n, l) {
 			w.wait(n, l)
 			return

@@ -79,7 +79,9 @@ func (w *World) meddle() {
 	do := pick(w.Loop,
 		func(w *World) { w.edit("takes images back", w.takeBack) },
 		func(w *World) { w.edit("takes images back", w.takeBack) },
-		func(w *World) { w.edit("gives a new image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, imageGood) }) },
+		func(w *World) {
+			w.edit("gives a new image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, imageGood) })
+		},
 		func(w *World) { w.edit("changes the method", w.changeMethod) },
 		func(w *World) {
 			w.edit("changes the method", w.changeMethod)
@@ -91,9 +93,19 @@ func (w *World) meddle() {
 	w.After(w.Between(time.Second, time.Minute), func() { do(w) })
 }
 
-// loseOrder has somebody delete an order.
+// loseOrder has somebody delete an order, one that keeps a Pod out of traffic if there is one.
 func (w *World) loseOrder() {
-	if all := w.Server.All(cluster.InPlaceUpdate); len(all) > 0 {
+	all := w.Server.All(cluster.InPlaceUpdate)
+	var holds []client.Object
+	for _, o := range all {
+		if pod := w.pod(client.ObjectKeyFromObject(o), ""); pod != nil && pod.Annotations[v1alpha1.HoldInPlace] != "" {
+			holds = append(holds, o)
+		}
+	}
+	switch {
+	case len(holds) > 0:
+		w.userDeletes(pick(w.Loop, holds...))
+	case len(all) > 0:
 		w.userDeletes(pick(w.Loop, all...))
 	}
 }

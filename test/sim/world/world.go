@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"pitstop.dev/agent"
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/test/sim/cluster"
 )
@@ -26,6 +27,8 @@ type World struct {
 	Server *cluster.Server
 	// Tell, if it is set, is told what happens without a write, and why.
 	Tell func(who, what string)
+	// Meddle, if it is set, may change the step that the agent of a node is about to take.
+	Meddle func(w *World, node string, l *agent.Look)
 
 	ctx     context.Context //nolint:containedctx // a history is one call
 	nodes   []*node
