@@ -144,7 +144,7 @@ func (p Plan) Decisive(old v1alpha1.ServingGroupStatus) bool {
 		}
 	}
 	for unit, i := range was {
-		if is[unit] == nil && i.LivePods > 0 || is[unit] != nil && is[unit].LivePods < i.LivePods {
+		if is[unit] == nil || is[unit].LivePods < i.LivePods {
 			return true
 		}
 	}

@@ -10,11 +10,13 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/plan"
+	"pitstop.dev/coordinator/revision"
 )
 
 // errStale reports that a pass rests on an outdated view: something that it decided on has changed.
@@ -179,6 +181,11 @@ func (p *pass) bound(group, read string) string {
 	return read
 }
 
+// revisionsOf are the revisions that a spec names.
+func revisionsOf(s *v1alpha1.ServingGroupSpec) sets.Set[string] {
+	return revision.References(&v1alpha1.ModelServing{}, []v1alpha1.ServingGroup{{Spec: *s}})
+}
+
 // write replaces the spec of a ServingGroup. A pin that moves outside an update has no entry in the ledger
 // that proves the declaration to be today's, so that is read.
 func (p *pass) write(ctx context.Context, a plan.Action) (bool, error) {
@@ -186,8 +193,9 @@ func (p *pass) write(ctx context.Context, a plan.Action) (bool, error) {
 	if read == nil || read.UID != a.UID {
 		return false, errStale
 	}
-	if a.Spec.Revision != read.Spec.Revision && len(a.Spec.Updates) == 0 {
-		if err := p.confirm(ctx); err != nil {
+	settles := a.Spec.Revision != read.Spec.Revision && len(a.Spec.Updates) == 0
+	if settles || len(revisionsOf(&a.Spec).Difference(revisionsOf(&read.Spec))) > 0 {
+		if err := p.confirm(ctx); err != nil { // what an old declaration asks for may be trimmed by now
 			return false, err
 		}
 	}

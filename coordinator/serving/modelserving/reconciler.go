@@ -159,7 +159,7 @@ type pass struct {
 	items  []v1alpha1.ServingGroup           // those that the ModelServing owns, by ordinal
 	groups map[string]*v1alpha1.ServingGroup // the same by name
 	fenced map[string]version                // those that a mark was left on
-	fresh  bool                              // whether a live read confirmed ms
+	fresh  bool                              // whether the API server confirmed ms
 	// written are the groups as the API server answered to writes of this pass; struck says of which
 	// ledger entries this pass knows that they are closed.
 	written map[string]*v1alpha1.ServingGroup

@@ -91,7 +91,7 @@ func (p *pass) replaceStatus(ctx context.Context, ms *v1alpha1.ModelServing) err
 	if err := p.Client.Status().Update(ctx, ms); err != nil {
 		return gone(err)
 	}
-	p.ms = ms
+	p.ms, p.fresh = ms, true
 	return nil
 }
 

@@ -83,6 +83,11 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 	if err := r.belongings(ctx, s); err != nil {
 		return nil, err
 	}
+	if from == live {
+		if err := r.findServices(ctx, s); err != nil {
+			return nil, err
+		}
+	}
 	return s, r.agents(ctx, s, from)
 }
 
@@ -175,6 +180,29 @@ func (r *Reconciler) findPods(ctx context.Context, s *sight) ([]corev1.Pod, erro
 		}
 	}
 	return found, nil
+}
+
+// findServices asks by name for the Services of instances that are about to be gone, and that a list does not
+// have, which labels select: nobody would look for them any more.
+func (r *Reconciler) findServices(ctx context.Context, s *sight) error {
+	for _, i := range s.sg.Status.Instances {
+		if i.Ordinal == nil || i.Phase != v1alpha1.InstanceRemoving {
+			continue
+		}
+		name := v1alpha1.EntryPodName(s.sg.Name, i.Role, *i.Ordinal)
+		if slices.ContainsFunc(s.snap.Services, func(v pods.Service) bool { return v.Name == name }) {
+			continue
+		}
+		var v corev1.Service
+		err := r.cfg.Live.Get(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: name}, &v)
+		switch {
+		case err == nil && metav1.IsControlledBy(&v, s.sg):
+			s.snap.Services = append(s.snap.Services, pods.Service{Name: v.Name, UID: v.UID, Deleting: v.DeletionTimestamp != nil})
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("read service %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // owner reads the ModelServing, which has to be the one that the group's owner reference means. A cache that
