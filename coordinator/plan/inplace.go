@@ -90,7 +90,7 @@ func (w *world) hopeless() bool {
 // while, where its reason may pass.
 func (w *world) advancePrepare(u *unit) {
 	switch {
-	case !w.Serving.InPlace || !u.eligible() || w.obstacle(u) != "" || w.rejected():
+	case !w.Serving.InPlace || w.byRole() != (u.role != "") || !u.eligible() || w.obstacle(u) != "" || w.rejected():
 		u.group.closeUpdate(u)
 	case !w.same(u, w.want(u), u.ahead.Target):
 		w.prepare(u, v1alpha1.UnitUpdate{})

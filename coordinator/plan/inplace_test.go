@@ -63,6 +63,9 @@ func TestUnitsArePreparedAheadOfTheBudget(t *testing.T) {
 		"so it is when the method is another": {
 			inPlace(1, "0 old ready iPrepare:Prepared:new").but(func(s *Snapshot) { s.Serving.InPlace = false }), []string{"close ms-0"},
 		},
+		"so it is when groups are no units any more": {
+			inPlace(1, "0 old ready iPrepare:Refused:new").but(func(s *Snapshot) { s.Serving.Type = v1alpha1.RoleRollingUpdate }), []string{"ms-0/a-0 InPlace/5 Prepare new", "close ms-0"},
+		},
 		"a booked unit of a leader that died is booked again": {
 			inPlace(2, "0 old ready iPrepare:Prepared:new", "1 old ready iPrepare:Prepared:new").but(booked("ms-1")),
 			[]string{"Book ms-1", "ms-1 InPlace/4 Drain new"},

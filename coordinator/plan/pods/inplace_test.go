@@ -206,6 +206,23 @@ func TestBackOutInPlace(t *testing.T) {
 	})
 }
 
+func TestWhatAnUpdateInPlaceLeaves(t *testing.T) {
+	half := 30 * time.Second
+	left := func(p *pods.Pod) { p.Patched, p.HeldInPlace, p.Ready = true, true, false }
+	play(t, map[string]row{
+		"an instance's own update goes before one that merely prepares the group": {
+			scene(images, agent, update("", inPlace, "b", prepare), update("decode-0", inPlace, "b", drain)),
+			told{Stage: v1alpha1.UnitDraining, Recheck: half, Do: []string{
+				"CreateOrder g-prefill-0-0 1 for 3: Prepare", "CreateOrder g-prefill-0-1 1 for 3: Prepare", "CreateOrder g-decode-0-0 1 for 3: Drain",
+			}},
+		},
+		"recreated at the revision before, Pods with other images are replaced though they do not say so": {
+			scene(images, pod("", left), pod("", patched), update("", v1alpha1.UnitRecreate, "a", swap)),
+			told{Stage: v1alpha1.UnitSwapping, Recheck: 5 * time.Minute, Do: []string{"DeletePod g-prefill-0-0", "DeletePod g-prefill-0-1"}},
+		},
+	})
+}
+
 func TestOrdersInPlace(t *testing.T) {
 	s := scene(images, agent, update("", inPlace, "b", prepare))
 	got := map[string]pods.NewOrder{}

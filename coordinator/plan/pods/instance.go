@@ -72,16 +72,20 @@ func instances(s Snapshot) []*instance {
 	return out
 }
 
-// covering returns the update that the unit is part of: that of the whole group goes first.
+// covering returns the update that the unit is part of: that of the whole group goes first, unless it
+// merely prepares.
 func covering(updates []v1alpha1.UnitUpdate, unit string) *v1alpha1.UnitUpdate {
-	var own *v1alpha1.UnitUpdate
+	var own, whole *v1alpha1.UnitUpdate
 	for n := range updates {
 		switch updates[n].Unit {
 		case "":
-			return &updates[n]
+			whole = &updates[n]
 		case unit:
 			own = &updates[n]
 		}
+	}
+	if own == nil || whole != nil && !whole.Preparing() {
+		return whole
 	}
 	return own
 }
@@ -110,7 +114,13 @@ func (i *instance) atPin(p Pod) bool {
 }
 
 // old Pods are those that the instance is not to have as they are.
-func (i *instance) outdated(p Pod) bool { return !i.expected(p) || !i.atPin(p) }
+func (i *instance) outdated(p Pod) bool { return !i.expected(p) || !i.atPin(p) || i.halfway(p) }
+
+// halfway reports whether an update in place, that is no more, has left a Pod with other images than its
+// pin's: what the Pod says of itself is written when it is opened.
+func (i *instance) halfway(p Pod) bool {
+	return p.Patched && p.HeldInPlace && i.resolved && !i.inPlace() && len(i.shape.missing(p)) > 0
+}
 
 func (i *instance) at(index int32) (Pod, bool) {
 	for _, p := range i.pods {

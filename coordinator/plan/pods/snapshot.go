@@ -92,8 +92,10 @@ type Pod struct {
 	// Revision is the Pod's label, Digest the annotation that says what it was made from, or last
 	// changed to.
 	Revision, Digest string
-	// Images are those of the Pod's regular containers by name. Read only for an update in place.
-	Images map[string]string
+	// Images are those of the Pod's regular containers by name. Read only for an update in place, or where one
+	// may have left them. Patched: an agent has changed some.
+	Images  map[string]string
+	Patched bool
 	// Node is empty as long as the Pod is not scheduled.
 	Node    string
 	Created time.Time

@@ -74,7 +74,7 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 	s.snap.Pods = make([]pods.Pod, 0, len(s.pods))
 	for _, name := range slices.Sorted(maps.Keys(s.pods)) { // one order of reads, whatever the map's
 		if one, ok := podOf(s.sg, s.pods[name]); ok {
-			if inPlace {
+			if inPlace || one.Patched && one.HeldInPlace {
 				one.Images = imagesOf(&corev1.PodTemplateSpec{Spec: s.pods[name].Spec})
 			}
 			s.snap.Pods = append(s.snap.Pods, one)

@@ -44,7 +44,7 @@ func podOf(sg *v1alpha1.ServingGroup, pod *corev1.Pod) (pods.Pod, bool) {
 		Ended:    pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded,
 		NodeLost: nodeLost(pod), Leader: pod.Labels[v1alpha1.LabelLeader] == yes,
 		ContainersReady: readiness.ContainersReady(pod), Ready: readiness.Ready(pod),
-		Restarted: restarted(pod), Trouble: trouble(pod),
+		Restarted: restarted(pod), Trouble: trouble(pod), Patched: v1alpha1.PatchMarkOf(pod).Token != "",
 	}
 	if pod.DeletionTimestamp != nil {
 		p.Deleting, p.DeletedAt = true, pod.DeletionTimestamp.Time
