@@ -32,6 +32,9 @@ func (d *decision) inPlace(u *v1alpha1.UnitUpdate, members []*instance) standing
 // again is the standing of an attempt that is not to begin yet: what the one before it was given up for.
 func (d *decision) again(u *v1alpha1.UnitUpdate) standing {
 	was := d.stages[u.Unit]
+	if was.Stage != v1alpha1.UnitRefused { // it went back in service meanwhile
+		was.Reason, was.Message = v1alpha1.UnitWaitingPrepare, "the attempt before was given up"
+	}
 	next := "; tried again at " + stamp(*u.NotBefore)
 	message, _, _ := strings.Cut(was.Message, "; tried again at ")
 	return standing{stage: v1alpha1.UnitRefused, reason: was.Reason, message: message + next}
@@ -42,16 +45,23 @@ func (d *decision) again(u *v1alpha1.UnitUpdate) standing {
 func (d *decision) prepare(u *v1alpha1.UnitUpdate, members []*instance) standing {
 	at := standing{stage: v1alpha1.UnitPrepared, reason: v1alpha1.UnitWaitingPermit}
 	for _, i := range members {
-		if missing := i.incomplete(d.s.Group.Name); missing.stage != "" {
-			at = least(at, standing{stage: v1alpha1.UnitPreparing, reason: v1alpha1.UnitPodLost, message: missing.message})
+		lost := i.incomplete(d.s.Group.Name)
+		if i.old.Phase == v1alpha1.InstanceRecreating {
+			lost = standing{stage: v1alpha1.UnitPreparing, message: unitWords(i.unit) + " is created anew"}
+		}
+		if lost.stage != "" {
+			at = least(at, standing{stage: v1alpha1.UnitPreparing, reason: v1alpha1.UnitPodLost, message: lost.message})
 		}
 		for _, p := range i.pods {
 			switch {
-			case p.Deleting || p.Ended:
+			case p.Deleting || p.Ended || i.old.Phase == v1alpha1.InstanceRecreating || i.outdated(p): // recovery has its own orders
 			case p.Node == "":
 				at = least(at, standing{stage: v1alpha1.UnitPreparing, reason: v1alpha1.UnitWaitingScheduling, message: notReady(p)})
 			case !d.alive(p.Node):
 				at = least(at, noAgent(v1alpha1.UnitRefused, p))
+			case p.HeldInPlace: // by an attempt before, which its agent has followed too late
+				d.give(p, KeyRecovery, v1alpha1.PermitServe)
+				at = least(at, unanswered(v1alpha1.UnitPreparing, p))
 			default:
 				d.place(p, d.change(u, i, p, v1alpha1.PermitPrepare))
 				at = least(at, d.prepared(u, p))
@@ -162,7 +172,8 @@ func (d *decision) swapInPlace(u *v1alpha1.UnitUpdate, members []*instance) stan
 // unit is in update needs no order.
 func (d *decision) swapPod(u *v1alpha1.UnitUpdate, i *instance, p Pod) standing {
 	o, ours := d.order(p)
-	if (!ours || o.Key != OrderKey(u.Attempt)) && !i.differs(p) && !p.HeldInPlace && d.settled(p) {
+	stale := ours && !o.Permit.Allows(v1alpha1.PermitServe) && !o.ended() // its agent may follow it yet
+	if (!ours || o.Key != OrderKey(u.Attempt)) && !i.differs(p) && !p.HeldInPlace && !stale && d.settled(p) {
 		return d.servingPod(u, p)
 	}
 	d.place(p, d.change(u, i, p, u.Permit))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/plan/pods"
@@ -219,6 +220,41 @@ func TestWhatAnUpdateInPlaceLeaves(t *testing.T) {
 		"recreated at the revision before, Pods with other images are replaced though they do not say so": {
 			scene(images, pod("", left), pod("", patched), update("", v1alpha1.UnitRecreate, "a", swap)),
 			told{Stage: v1alpha1.UnitSwapping, Recheck: 5 * time.Minute, Do: []string{"DeletePod g-prefill-0-0", "DeletePod g-prefill-0-1"}},
+		},
+	})
+}
+
+func TestWhatAnAgentFollowsTooLate(t *testing.T) {
+	half := 30 * time.Second
+	earlier := func(permit v1alpha1.Permit, stage v1alpha1.Stage) change {
+		return func(s *pods.Snapshot) {
+			ordered(permit, stage)(s)
+			for n := range s.Orders {
+				s.Orders[n].Key = "2"
+			}
+		}
+	}
+	later := func(s *pods.Snapshot) {
+		s.Group.Spec.Updates[0].NotBefore = new(metav1.NewTime(s.Now.Add(time.Minute)))
+	}
+	play(t, map[string]row{
+		"an order of an attempt that went back is taken back though its agent is dead": {
+			scene(images, deadAgent, update("", inPlace, "a", serve), earlier(drain, v1alpha1.StagePrepared)),
+			told{Stage: v1alpha1.UnitInService, Do: all("2 for 3: Serve")},
+		},
+		"a Pod that is held when its unit is prepared is given back first": {
+			scene(images, agent, update("", inPlace, "b", prepare), earlier(drain, v1alpha1.StageDrained), pod("", taken)),
+			told{Stage: v1alpha1.UnitPreparing, Recheck: half, Do: all("2 for 0: Serve")},
+		},
+		"what recovery drains is not prepared": {
+			scene(images, agent, update("", inPlace, "b", prepare), phase("decode-0", v1alpha1.InstanceRecreating), phase("prefill-0", v1alpha1.InstanceRecreating)),
+			told{Stage: v1alpha1.UnitPreparing, Recheck: half, Do: []string{
+				"CreateOrder g-decode-0-0 1 for 0: Drain", "CreateOrder g-prefill-0-0 1 for 0: Drain", "CreateOrder g-prefill-0-1 1 for 0: Drain",
+			}},
+		},
+		"an attempt that is to be made again says so": {
+			scene(images, agent, update("", inPlace, "b", prepare), later, at(v1alpha1.UnitInService, time.Minute)),
+			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}, Recheck: time.Minute},
 		},
 	})
 }

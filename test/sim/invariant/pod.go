@@ -161,7 +161,8 @@ func removed(g *v1alpha1.ServingGroup, unit string) bool {
 // atPin reports whether the Pod is what the group's spec says of it.
 func (c *Checker) atPin(g *v1alpha1.ServingGroup, pod *corev1.Pod, p place) bool {
 	is, want := c.facts(g, pod.Labels[v1alpha1.LabelRevision]), c.facts(g, pinOf(g, p.unit))
-	return want.digests[p.role] != "" && is.digests[p.role] == want.digests[p.role] && p.index <= want.workers[p.role]
+	return want.digests[p.role] != "" && is.digests[p.role] == want.digests[p.role] && p.index <= want.workers[p.role] &&
+		want.images[p.role][min(p.index, 1)] == imageOf(pod)
 }
 
 // broken reports whether the Pod failed, or a container restarted without a patch.
