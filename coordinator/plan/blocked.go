@@ -54,7 +54,7 @@ func (w *world) unreadable(g *group) string {
 }
 
 func (w *world) blockedFailed() *Verdict {
-	if w.failed == nil {
+	if w.failed == nil || w.failed.open == nil { // it is closed in this pass
 		return nil
 	}
 	return blockedBy(v1alpha1.BlockedFailed, "%s; no further unit is updated until it comes good or the template changes", inUpdate(w.failed))

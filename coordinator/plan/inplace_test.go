@@ -156,6 +156,19 @@ func TestAUnitGoesThroughItsSwapInPlace(t *testing.T) {
 			}),
 			[]string{"ms-0 InPlace/5 Drain old"},
 		},
+		"one that failed on the way back is closed": {
+			inPlace(1, "0 old ready iServe:Failed:old").but(booked("ms-0")).but(func(s *Snapshot) {
+				s.Serving.InPlace, s.Target = false, "old"
+			}),
+			[]string{"close ms-0", "Strike ms-0"},
+		},
+		"a rejected revision is brought to no new group": {
+			inPlace(1).but(func(s *Snapshot) { s.Rejected, s.Current = "new", "old" }), []string{"Create ms-0 old"},
+		},
+		"a rejected revision is brought to no new instance": {
+			serving(1, 0, 0, 0).roles(budget(2, 1, 0, 0), "0 old ready").but(func(s *Snapshot) { s.Rejected, s.Current = "new", "old" }),
+			[]string{"ms-0 old: a-0 -> old: a-0 a-1"},
+		},
 		"a rejected revision is brought to no unit": {inPlace(1, "0 old ready").but(func(s *Snapshot) { s.Rejected = "new" }), nil},
 	})
 }

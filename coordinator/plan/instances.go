@@ -66,7 +66,7 @@ func (w *world) createInstance(g *group, r Role, ordinal int32) {
 // created at the current revision, unless that has no such role.
 func (w *world) pinOfNew(role string, ordinal int32, group string) string {
 	revision := w.Target
-	if layout, known := w.Layouts[w.current()]; ordinal < w.declared[role].Partition && (!known || layout.has(role)) {
+	if layout, known := w.Layouts[w.current()]; (w.rejected() || ordinal < w.declared[role].Partition) && (!known || layout.has(role)) {
 		revision = w.current()
 	}
 	if revision == group || sameRole(w.Layouts[revision], w.Layouts[group], role) {

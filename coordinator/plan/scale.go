@@ -51,16 +51,16 @@ func (w *world) scale(p *pool) []int32 {
 }
 
 // createGroup makes the ServingGroup of an ordinal: a protected one at the current revision, any
-// other at the target. Nothing is created from a revision that cannot be read.
+// other at the target, unless that is rejected. Nothing is created from a revision that cannot be read.
 func (w *world) createGroup(ordinal int32) {
 	revision := w.Target
-	if !w.byRole() && ordinal < w.Serving.Partition {
+	if w.rejected() || !w.byRole() && ordinal < w.Serving.Partition {
 		revision = w.current()
 	}
 	name := v1alpha1.ServingGroupName(w.Serving.Name, ordinal)
 	instances := w.layOut(revision, w.likeAt(revision))
 	if w.byRole() {
-		w.protect(instances)
+		w.protect(instances, revision)
 	}
 	if lacking := w.lacking(revision, instances); lacking != "" {
 		w.unresolved = append(w.unresolved, unresolved{name, lacking})
@@ -97,10 +97,10 @@ func (w *world) likeAt(revision string) *group {
 }
 
 // protect pins the instances of a new group below their role's partition to the current revision.
-func (w *world) protect(instances []v1alpha1.RoleInstance) {
+func (w *world) protect(instances []v1alpha1.RoleInstance, group string) {
 	for i := range instances {
 		inst := &instances[i]
-		inst.Revision = w.pinOfNew(inst.Role, *inst.Ordinal, w.Target)
+		inst.Revision = w.pinOfNew(inst.Role, *inst.Ordinal, group)
 	}
 }
 

@@ -214,7 +214,11 @@ func (d *decision) servingPod(u *v1alpha1.UnitUpdate, p Pod) standing {
 func (d *decision) change(u *v1alpha1.UnitUpdate, i *instance, p Pod, permit v1alpha1.Permit) NewOrder {
 	shape := d.s.Revisions[u.Target][i.role]
 	order := NewOrder{Key: OrderKey(u.Attempt), Permit: permit, Alone: d.alone(u)}
-	if !backsOut(u) {
+	switch {
+	case backsOut(u):
+	case u.Swapped: // an attempt before may be about to change what was read
+		order.Revision, order.Digest, order.Containers = u.Target, shape.Digest, shape.images(p)
+	default:
 		order.Revision, order.Digest, order.Containers = u.Target, shape.Digest, shape.missing(p)
 	}
 	return order
@@ -232,19 +236,30 @@ func (d *decision) alone(u *v1alpha1.UnitUpdate) bool {
 	return size == 1
 }
 
-// missing are the containers of a Pod that do not have the image of its role, by name.
-func (s Shape) missing(p Pod) []v1alpha1.ContainerImage {
+// images are what the containers of a Pod are to run, by name.
+func (s Shape) images(p Pod) []v1alpha1.ContainerImage {
 	images := s.Entry
 	if p.Index > 0 {
 		images = s.Worker
 	}
 	var out []v1alpha1.ContainerImage
 	for name, image := range images {
-		if is, ok := p.Images[name]; ok && is != image {
+		if _, ok := p.Images[name]; ok {
 			out = append(out, v1alpha1.ContainerImage{Name: name, Image: image})
 		}
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.ContainerImage) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}
+
+// missing are those of them that the Pod does not have.
+func (s Shape) missing(p Pod) []v1alpha1.ContainerImage {
+	var out []v1alpha1.ContainerImage
+	for _, c := range s.images(p) {
+		if p.Images[c.Name] != c.Image {
+			out = append(out, c)
+		}
+	}
 	return out
 }
 

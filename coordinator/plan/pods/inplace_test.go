@@ -260,17 +260,34 @@ func TestWhatAnAgentFollowsTooLate(t *testing.T) {
 }
 
 func TestOrdersInPlace(t *testing.T) {
-	s := scene(images, agent, update("", inPlace, "b", prepare))
-	got := map[string]pods.NewOrder{}
-	for _, a := range pods.Decide(s).Actions {
-		got[a.Name] = a.Order
-	}
 	order := pods.NewOrder{PodUID: "uid-x", Node: "n", Attempt: 1, Key: "3", Permit: prepare, Revision: "b"}
 	decode, prefill := order, order
 	decode.Digest, prefill.Digest = "d1", "p2"
 	prefill.Containers = []v1alpha1.ContainerImage{{Name: "engine", Image: "p:2"}}
-	want := map[string]pods.NewOrder{"g-decode-0-0": decode, "g-prefill-0-0": prefill, "g-prefill-0-1": prefill}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("orders (-want +got):\n%s", diff)
+	all, first := decode, prefill
+	all.Containers = []v1alpha1.ContainerImage{{Name: "engine", Image: "d:1"}}
+	all.Permit, first.Permit = drain, drain
+	for name, r := range map[string]struct {
+		in   pods.Snapshot
+		want map[string]pods.NewOrder
+	}{
+		"what is to change": {
+			scene(images, agent, update("", inPlace, "b", prepare)),
+			map[string]pods.NewOrder{"g-decode-0-0": decode, "g-prefill-0-0": prefill, "g-prefill-0-1": prefill},
+		},
+		"all, where an attempt before may be about to change what was read": {
+			scene(images, agent, update("", inPlace, "b", drain), swapped),
+			map[string]pods.NewOrder{"g-decode-0-0": all, "g-prefill-0-0": first, "g-prefill-0-1": first},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := map[string]pods.NewOrder{}
+			for _, a := range pods.Decide(r.in).Actions {
+				got[a.Name] = a.Order
+			}
+			if diff := cmp.Diff(r.want, got); diff != "" {
+				t.Errorf("orders (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
