@@ -93,7 +93,14 @@ func releaseOthers(w *world.World, node string, l *agent.Look) {
 	}
 }
 
-func missingForRelease(_ *world.World, _ string, l *agent.Look) {
+// missingForRelease also has somebody delete orders in the middle of a swap: they are soon made anew.
+func missingForRelease(w *world.World, _ string, l *agent.Look) {
+	_, order := stored(w, l.Key())
+	if order != nil && l.Step.Do == agent.ActNone && l.Step.Stage == v1alpha1.StageSwapping && w.Chance(0.5) {
+		if err := w.Server.Direct("user").Delete(context.Background(), order.DeepCopy()); err != nil {
+			panic(err)
+		}
+	}
 	if l.Step.Do == agent.ActNone && l.Update.Order.Attempt == 0 && l.Update.Pod.Hold.Placed() {
 		l.Step = agent.Step{Do: agent.ActOpen}
 	}
