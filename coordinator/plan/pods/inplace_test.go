@@ -252,6 +252,22 @@ func TestWhatAnAgentFollowsTooLate(t *testing.T) {
 				"CreateOrder g-decode-0-0 1 for 0: Drain", "CreateOrder g-prefill-0-0 1 for 0: Drain", "CreateOrder g-prefill-0-1 1 for 0: Drain",
 			}},
 		},
+		"an attempt that is made again begins, though the one before took too long": {
+			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePreparing), func(s *pods.Snapshot) {
+				at(v1alpha1.UnitRefused, time.Minute)(s)
+				s.Group.Status.Updates[0].Reason = v1alpha1.UnitTooLong
+				s.Group.Spec.Updates[0].NotBefore = new(metav1.NewTime(s.Now.Add(-time.Second)))
+			}),
+			told{Stage: v1alpha1.UnitPreparing, Recheck: half},
+		},
+		"one that took too long itself stays refused": {
+			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePreparing), func(s *pods.Snapshot) {
+				at(v1alpha1.UnitRefused, time.Minute)(s)
+				s.Group.Status.Updates[0].Reason = v1alpha1.UnitTooLong
+				s.Group.Spec.Updates[0].NotBefore = new(metav1.NewTime(s.Now.Add(-time.Hour)))
+			}),
+			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Recheck: half},
+		},
 		"an attempt that is to be made again says so": {
 			scene(images, agent, update("", inPlace, "b", prepare), later, at(v1alpha1.UnitInService, time.Minute)),
 			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}, Recheck: time.Minute},

@@ -214,7 +214,7 @@ func (d *decision) stage(u *v1alpha1.UnitUpdate, at standing) {
 		}
 	case at.stage == v1alpha1.UnitSwapping && was.Stage == v1alpha1.UnitFailed:
 		now.Stage = v1alpha1.UnitFailed
-	case before(at.stage) && was.Stage == v1alpha1.UnitRefused && was.Reason == v1alpha1.UnitTooLong:
+	case before(at.stage) && was.Stage == v1alpha1.UnitRefused && was.Reason == v1alpha1.UnitTooLong && begun(u, was.Since.Time):
 		now = was // what comes too late is of no use: the attempt is being given up
 	case at.stage == v1alpha1.UnitSwapping && u.Permit.Allows(v1alpha1.PermitServe) &&
 		(was.Stage == v1alpha1.UnitVerified || was.Stage == v1alpha1.UnitInService):
@@ -229,6 +229,11 @@ func (d *decision) stage(u *v1alpha1.UnitUpdate, at standing) {
 		d.announce(now, at)
 	}
 	d.plan.Status.Updates = append(d.plan.Status.Updates, now)
+}
+
+// begun reports whether the attempt had begun by then, and did not wait for its time.
+func begun(u *v1alpha1.UnitUpdate, then time.Time) bool {
+	return u.NotBefore == nil || !then.Before(u.NotBefore.Time)
 }
 
 // before reports whether a stage comes before the swap, and has to be left in time.
