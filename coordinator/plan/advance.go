@@ -110,6 +110,8 @@ func (w *world) advanceServe(u *unit) {
 		if w.mayTake(u) {
 			w.retarget(u)
 		}
+	case u.reached(v1alpha1.UnitFailed) && u.open.Method == v1alpha1.UnitInPlace && u.open.Swapped:
+		// It is held, and waits for a revision or a person: what was kept is not made anew for that.
 	case u.reached(v1alpha1.UnitFailed):
 		u.group.closeUpdate(u)
 		u.group.note(v1alpha1.EventUnitFailed, fmt.Sprintf("%s is back at revision %s and does not become ready", u.name(), u.pin))

@@ -95,7 +95,7 @@ func (w *world) advancePrepare(u *unit) {
 	case !w.same(u, w.want(u), u.ahead.Target):
 		w.prepare(u, v1alpha1.UnitUpdate{})
 	case u.ahead.NotBefore != nil && !w.passed(u.ahead.NotBefore.Time):
-	case u.reached(v1alpha1.UnitRefused) && passes(u.report.Reason):
+	case u.refusedSince(u.ahead.NotBefore) && passes(u.report.Reason):
 		w.prepare(u, w.nextTry(u.ahead.Tries+1))
 	}
 }
@@ -113,6 +113,12 @@ func passes(reason v1alpha1.UnitReason) bool {
 	}, reason)
 }
 
+// refusedSince reports whether the attempt was refused after it had begun. Until then the report is on the one
+// before it.
+func (u *unit) refusedSince(begin *metav1.Time) bool {
+	return u.reached(v1alpha1.UnitRefused) && (begin == nil || !u.report.Since.Time.Before(begin.Time))
+}
+
 // refusedHeld reports whether an attempt was refused of a unit that cannot go back: it stays held.
 func (u *unit) refusedHeld() bool {
 	return u.open != nil && u.reached(v1alpha1.UnitRefused) && u.swapped()
@@ -120,7 +126,7 @@ func (u *unit) refusedHeld() bool {
 
 // tryAgain makes an attempt again that was refused under the hold, where its reason may pass.
 func (w *world) tryAgain(u *unit) {
-	if !passes(u.report.Reason) || u.open.NotBefore != nil && !w.passed(u.open.NotBefore.Time) {
+	if !passes(u.report.Reason) || u.open.NotBefore != nil && !w.passed(u.open.NotBefore.Time) || !u.refusedSince(u.open.NotBefore) {
 		return
 	}
 	next, update := w.nextTry(u.open.Tries+1), *u.open

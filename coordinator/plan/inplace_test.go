@@ -92,6 +92,17 @@ func TestRefusedUnits(t *testing.T) {
 				but(opened(func(u *v1alpha1.UnitUpdate) { u.NotBefore = &metav1.Time{Time: noon().Add(time.Second)} })),
 			nil,
 		},
+		"nor before it has begun": {
+			inPlace(1, "0 old ready iPrepare:Refused:new").but(refusedFor(notFound, 0)).
+				but(opened(func(u *v1alpha1.UnitUpdate) { u.NotBefore = &metav1.Time{Time: noon()} })),
+			nil,
+		},
+		"under the hold neither": {
+			inPlace(1, "0 bad down iDrain:Refused:new").but(refusedFor(notFound, 0)).but(booked("ms-0")).but(opened(swappedBefore)).
+				but(opened(func(u *v1alpha1.UnitUpdate) { u.NotBefore = &metav1.Time{Time: noon()} })).
+				but(func(s *Snapshot) { s.Layouts["bad"] = Layout{"a": {Digest: "a3", Workers: 1}} }),
+			nil,
+		},
 		"what does not pass is not": {
 			inPlace(1, "0 old ready iPrepare:Refused:new").but(refusedFor(v1alpha1.UnitReason(v1alpha1.RefusedPlatform), 0)), nil,
 		},
@@ -155,6 +166,12 @@ func TestAUnitGoesThroughItsSwapInPlace(t *testing.T) {
 				s.Serving.Rollback, s.Rejected = true, "new"
 			}),
 			[]string{"ms-0 InPlace/5 Drain old"},
+		},
+		"one that failed after its swap, and is protected now, stays held": {
+			inPlace(1, "0 bad down iServe:Failed:bad").but(bad).but(booked("ms-0")).but(opened(swappedBefore)).but(func(s *Snapshot) {
+				s.Serving.Partition, s.Current = 1, "old"
+			}),
+			nil,
 		},
 		"one that failed on the way back is closed": {
 			inPlace(1, "0 old ready iServe:Failed:old").but(booked("ms-0")).but(func(s *Snapshot) {

@@ -37,7 +37,7 @@ func (d *decision) again(u *v1alpha1.UnitUpdate) standing {
 	}
 	next := "; tried again at " + stamp(*u.NotBefore)
 	message, _, _ := strings.Cut(was.Message, "; tried again at ")
-	return standing{stage: v1alpha1.UnitRefused, reason: was.Reason, message: message + next}
+	return standing{stage: v1alpha1.UnitRefused, reason: was.Reason, message: message + next, waits: true}
 }
 
 // prepare has the images of the target brought to the nodes, while the unit serves. A Pod that is lost is

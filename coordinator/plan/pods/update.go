@@ -20,6 +20,8 @@ type standing struct {
 	message string
 	// skipped are the Pods that were not drained though they may have had requests.
 	skipped []string
+	// waits: the attempt is not to begin yet.
+	waits bool
 	// frozen: a revision cannot be read, so that it cannot be told how far the unit is.
 	frozen bool
 }
@@ -203,7 +205,7 @@ func notReady(p Pod) string {
 // stage reports where the update stands, since when, and whether that takes too long.
 func (d *decision) stage(u *v1alpha1.UnitUpdate, at standing) {
 	was := d.stages[u.Unit]
-	if was.Attempt != u.Attempt {
+	if was.Attempt != u.Attempt || !at.waits && !begun(u, was.Since.Time) {
 		was = v1alpha1.UnitUpdateStatus{Since: d.now()}
 	}
 	now := v1alpha1.UnitUpdateStatus{Unit: u.Unit, Attempt: u.Attempt, Stage: at.stage, Reason: at.reason, Message: at.message}
@@ -214,7 +216,7 @@ func (d *decision) stage(u *v1alpha1.UnitUpdate, at standing) {
 		}
 	case at.stage == v1alpha1.UnitSwapping && was.Stage == v1alpha1.UnitFailed:
 		now.Stage = v1alpha1.UnitFailed
-	case before(at.stage) && was.Stage == v1alpha1.UnitRefused && was.Reason == v1alpha1.UnitTooLong && begun(u, was.Since.Time):
+	case before(at.stage) && was.Stage == v1alpha1.UnitRefused && was.Reason == v1alpha1.UnitTooLong:
 		now = was // what comes too late is of no use: the attempt is being given up
 	case at.stage == v1alpha1.UnitSwapping && u.Permit.Allows(v1alpha1.PermitServe) &&
 		(was.Stage == v1alpha1.UnitVerified || was.Stage == v1alpha1.UnitInService):

@@ -29,7 +29,7 @@ type Checker struct {
 	rollouts   map[string]bool     // by UID and unit: an update that is part of a rollout is open
 	backOuts   map[string]int64    // by ledger entry: the attempt that goes back to the pin
 	served     map[string]bool     // by UID and unit: it was permitted to serve since its last swap
-	patches    map[types.UID]int32 // of a Pod's images
+	patches    map[types.UID]int32 // of a Pod's images, while it ran
 	lost       map[string][]string // by UID and instance, and by UID: who deleted a Pod; empty: fate
 	Violations []Violation
 }

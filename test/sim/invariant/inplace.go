@@ -102,7 +102,9 @@ func (c *Checker) ofFront(w cluster.Write, before, after *corev1.Pod) {
 // is in service any more.
 func (c *Checker) ofPatch(w cluster.Write, g *v1alpha1.ServingGroup, p place) {
 	pod := w.New.(*corev1.Pod)
-	c.patches[pod.UID]++
+	if s := pod.Status.ContainerStatuses; len(s) > 0 && s[0].State.Running != nil {
+		c.patches[pod.UID]++ // else nothing is restarted for it
+	}
 	mark := v1alpha1.PatchMarkOf(pod)
 	if mark.Token == v1alpha1.PatchMarkOf(w.Old.(*corev1.Pod)).Token {
 		c.violated(w, rulePatch, "%s is patched twice in attempt %s", pod.Name, mark.Token)
