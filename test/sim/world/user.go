@@ -90,7 +90,11 @@ func (w *World) meddle() {
 		(*World).collectImages, (*World).deletePod, (*World).evictPod, (*World).crashPod,
 		(*World).loseNode, (*World).loseAgent, (*World).loseOrder, (*World).hold,
 	)
-	w.After(w.Between(time.Second, time.Minute), func() { do(w) })
+	w.After(w.Between(time.Second, time.Minute), func() {
+		if !w.calm {
+			do(w)
+		}
+	})
 }
 
 // loseOrder has somebody delete an order, one that keeps a Pod out of traffic if there is one.
