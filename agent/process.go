@@ -123,7 +123,7 @@ func (l *Look) Waits() (until time.Time, status *v1alpha1.InPlaceUpdateStatus) {
 // ActAcknowledge or ActOpen.
 func (l *Look) Writes() ([]byte, error) {
 	s, a := l.sight, l.agent
-	switch l.Step.Do {
+	switch l.Step.Do { //nolint:exhaustive // the others write something else
 	case ActHold:
 		a.drains.stop(s.pod.UID)
 		return lower(s, l.Update)

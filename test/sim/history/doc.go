@@ -2,5 +2,5 @@
 // same seed gives the same again. Processes of the coordinator have caches that lag, lose answers,
 // die between any two calls, and come back as former leaders in the middle of one.
 //
-// The agents are a stand-in in package world; the real ones join there.
+// The agents are the real state machine on simulated nodes: see package world.
 package history

@@ -1,5 +1,5 @@
 // Package world is everything around the coordinator in a simulated history: virtual time and
 // chance, a scheduler, kubelets whose Pods start, fail and get lost, nodes that die and come back,
-// the agents' part in drains and gates, the garbage collector, and a user who scales, updates,
+// the agents' real state machine on each of them, the garbage collector, and a user who scales, updates,
 // deletes and gets in the way. It acts through a cluster.Server alone.
 package world

@@ -274,7 +274,7 @@ func condition(t corev1.PodConditionType, is bool) corev1.PodCondition { //nolin
 }
 
 // readyOf is the condition Ready; kubelet has its own words for a gate that is not open.
-func readyOf(pod *corev1.Pod, containers bool) corev1.PodCondition { //nolint:revive // what kubelet knows
+func readyOf(pod *corev1.Pod, containers bool) corev1.PodCondition {
 	gate := gateOf(pod)
 	c := condition(corev1.PodReady, containers && (len(pod.Spec.ReadinessGates) == 0 || gate == corev1.ConditionTrue))
 	switch {
