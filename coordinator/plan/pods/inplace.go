@@ -216,8 +216,8 @@ func (d *decision) change(u *v1alpha1.UnitUpdate, i *instance, p Pod, permit v1a
 	order := NewOrder{Key: OrderKey(u.Attempt), Permit: permit, Alone: d.alone(u)}
 	switch {
 	case backsOut(u):
-	case u.Swapped: // an attempt before may be about to change what was read
-		order.Revision, order.Digest, order.Containers = u.Target, shape.Digest, shape.images(p)
+	case u.Swapped: // an attempt at the pin may be about to change what was read
+		order.Revision, order.Digest, order.Containers = u.Target, shape.Digest, shape.beside(i.shape, p)
 	default:
 		order.Revision, order.Digest, order.Containers = u.Target, shape.Digest, shape.missing(p)
 	}
@@ -236,30 +236,27 @@ func (d *decision) alone(u *v1alpha1.UnitUpdate) bool {
 	return size == 1
 }
 
-// images are what the containers of a Pod are to run, by name.
-func (s Shape) images(p Pod) []v1alpha1.ContainerImage {
-	images := s.Entry
-	if p.Index > 0 {
-		images = s.Worker
+// images are what the containers of a Pod with that index are to run, by name.
+func (s Shape) images(index int32) map[string]string {
+	if index > 0 {
+		return s.Worker
 	}
+	return s.Entry
+}
+
+// missing are the containers of a Pod that do not have the image of its role, by name.
+func (s Shape) missing(p Pod) []v1alpha1.ContainerImage { return s.beside(s, p) }
+
+// beside are the containers that do not have the image of the role, or would not have it at another revision. What
+// is the same everywhere is not named: an agent refuses what it may not change.
+func (s Shape) beside(other Shape, p Pod) []v1alpha1.ContainerImage {
 	var out []v1alpha1.ContainerImage
-	for name, image := range images {
-		if _, ok := p.Images[name]; ok {
+	for name, image := range s.images(p.Index) {
+		if is, ok := p.Images[name]; ok && (is != image || other.images(p.Index)[name] != image) {
 			out = append(out, v1alpha1.ContainerImage{Name: name, Image: image})
 		}
 	}
 	slices.SortFunc(out, func(a, b v1alpha1.ContainerImage) int { return cmp.Compare(a.Name, b.Name) })
-	return out
-}
-
-// missing are those of them that the Pod does not have.
-func (s Shape) missing(p Pod) []v1alpha1.ContainerImage {
-	var out []v1alpha1.ContainerImage
-	for _, c := range s.images(p) {
-		if p.Images[c.Name] != c.Image {
-			out = append(out, c)
-		}
-	}
 	return out
 }
 

@@ -280,9 +280,8 @@ func TestOrdersInPlace(t *testing.T) {
 	decode, prefill := order, order
 	decode.Digest, prefill.Digest = "d1", "p2"
 	prefill.Containers = []v1alpha1.ContainerImage{{Name: "engine", Image: "p:2"}}
-	all, first := decode, prefill
-	all.Containers = []v1alpha1.ContainerImage{{Name: "engine", Image: "d:1"}}
-	all.Permit, first.Permit = drain, drain
+	same, named := decode, prefill
+	same.Permit, named.Permit = drain, drain
 	for name, r := range map[string]struct {
 		in   pods.Snapshot
 		want map[string]pods.NewOrder
@@ -291,9 +290,9 @@ func TestOrdersInPlace(t *testing.T) {
 			scene(images, agent, update("", inPlace, "b", prepare)),
 			map[string]pods.NewOrder{"g-decode-0-0": decode, "g-prefill-0-0": prefill, "g-prefill-0-1": prefill},
 		},
-		"all, where an attempt before may be about to change what was read": {
-			scene(images, agent, update("", inPlace, "b", drain), swapped),
-			map[string]pods.NewOrder{"g-decode-0-0": all, "g-prefill-0-0": first, "g-prefill-0-1": first},
+		"also what an attempt before may be about to change, and nothing that is the same in both": {
+			scene(images, agent, pod("", patched), update("", inPlace, "b", drain), swapped),
+			map[string]pods.NewOrder{"g-decode-0-0": same, "g-prefill-0-0": named, "g-prefill-0-1": named},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,9 +57,23 @@ func TestFindsAPodWithoutLabelsWhileItsInstanceIsMade(t *testing.T) {
 }
 
 func TestAGroupStaysUntilAPodWithoutLabelsIsGone(t *testing.T) {
+	t.Run("one that was reported", func(t *testing.T) { staysForAPod(t, func(*world) {}) })
+	t.Run("one that never was", func(t *testing.T) {
+		staysForAPod(t, func(w *world) {
+			sg := w.group()
+			sg.Status.Instances = nil
+			w.must(w.api.Status().Update(t.Context(), sg))
+		})
+	})
+}
+
+// staysForAPod deletes a group of which a Pod has lost its labels.
+func staysForAPod(t *testing.T, before func(*world)) {
+	t.Helper()
 	w := newWorld(t, declare(t, "r1")...)
 	w.settle()
 	w.strip(&corev1.Pod{}, "llm-0-decode-0-0")
+	before(w)
 	w.must(w.api.Delete(t.Context(), w.group()))
 	w.reconcile()
 	for _, p := range w.pods() {

@@ -155,56 +155,6 @@ func (s *sight) keep(list []corev1.Pod) {
 	}
 }
 
-// findPods asks by name for Pods that were there and are not in a live list, which labels select:
-// somebody may have changed their labels. A Pod that is missing while its instance is made is found when it
-// is made again.
-func (r *Reconciler) findPods(ctx context.Context, s *sight) ([]corev1.Pod, error) {
-	var found []corev1.Pod
-	for _, i := range s.sg.Status.Instances {
-		if i.Ordinal == nil || i.Phase == v1alpha1.InstanceCreating && s.sg.DeletionTimestamp == nil {
-			continue
-		}
-		for index := range max(i.Pods, i.LivePods) {
-			name := v1alpha1.PodName(s.sg.Name, i.Role, *i.Ordinal, index)
-			if s.pods[name] != nil {
-				continue
-			}
-			var p corev1.Pod
-			err := r.cfg.Live.Get(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: name}, &p)
-			switch {
-			case err == nil:
-				found = append(found, p)
-			case !apierrors.IsNotFound(err):
-				return nil, fmt.Errorf("read pod %s: %w", name, err)
-			}
-		}
-	}
-	return found, nil
-}
-
-// findServices asks by name for the Services of instances that are about to be gone, and that a list does not
-// have, which labels select: nobody would look for them any more.
-func (r *Reconciler) findServices(ctx context.Context, s *sight) error {
-	for _, i := range s.sg.Status.Instances {
-		if i.Ordinal == nil || i.Phase != v1alpha1.InstanceRemoving {
-			continue
-		}
-		name := v1alpha1.EntryPodName(s.sg.Name, i.Role, *i.Ordinal)
-		if slices.ContainsFunc(s.snap.Services, func(v pods.Service) bool { return v.Name == name }) {
-			continue
-		}
-		var v corev1.Service
-		err := r.cfg.Live.Get(ctx, types.NamespacedName{Namespace: s.sg.Namespace, Name: name}, &v)
-		switch {
-		case err == nil && metav1.IsControlledBy(&v, s.sg):
-			s.snap.Services = append(s.snap.Services, pods.Service{Name: v.Name, UID: v.UID, Deleting: v.DeletionTimestamp != nil})
-		case client.IgnoreNotFound(err) != nil:
-			return fmt.Errorf("read service %s: %w", name, err)
-		}
-	}
-	return nil
-}
-
 // owner reads the ModelServing, which has to be the one that the group's owner reference means. A cache that
 // does not show it yet is not believed: nothing would have the group looked at again once it does.
 func (r *Reconciler) owner(ctx context.Context, s *sight) error {
