@@ -14,7 +14,7 @@ import (
 func serveModels(ctx context.Context, mgr ctrl.Manager) error {
 	r, err := modelserving.New(modelserving.Config{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
-		Events: mgr.GetEventRecorder("pitstop-coordinator"), Metrics: metrics.Registry,
+		Events: mgr.GetEventRecorder("pitstop-coordinator"), Metrics: metrics.Registry, Writes: 16,
 	})
 	if err != nil {
 		return err

@@ -103,9 +103,12 @@ func appendPhase(actions []Action, groups []*group, p phase) []Action {
 	if p == deleting {
 		kind = Delete
 	}
+	from := len(actions)
 	for _, g := range groups {
 		if g.phase() == p {
-			actions = append(actions, g.action(kind))
+			a := g.action(kind)
+			a.Beside = len(actions) > from
+			actions = append(actions, a)
 		}
 	}
 	return actions

@@ -51,6 +51,8 @@ type Action struct {
 	Group           string
 	UID             types.UID
 	ResourceVersion string
+	// Beside: the action need not wait for the one before it.
+	Beside bool
 	// Spec is that of Create and Write, whole.
 	Spec v1alpha1.ServingGroupSpec
 	// Event is the reason of the event that tells of the action once it succeeded, Message its

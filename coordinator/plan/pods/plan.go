@@ -51,7 +51,7 @@ const (
 	DeleteService ActionKind = "DeleteService"
 	// CreatePod makes a Pod.
 	CreatePod ActionKind = "CreatePod"
-	// DeletePod deletes one, by UID.
+	// DeletePod deletes one, by UID and the version that was read.
 	DeletePod ActionKind = "DeletePod"
 	// CreateOrder makes the InPlaceUpdate of a Pod.
 	CreateOrder ActionKind = "CreateOrder"

@@ -10,13 +10,11 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/plan"
-	"pitstop.dev/coordinator/revision"
 )
 
 // errStale reports that a pass rests on an outdated view: something that it decided on has changed.
@@ -29,21 +27,52 @@ func stale(err error) bool { return errors.Is(err, errStale) || apierrors.IsConf
 // to create does not count as failed: it is reported, and the rest goes on without it.
 func (p *pass) act(ctx context.Context, actions []plan.Action) error {
 	log := logr.FromContextOrDiscard(ctx).WithValues("modelserving", p.ms.Namespace+"/"+p.ms.Name)
-	for _, a := range actions {
-		done, err := p.take(ctx, a)
+	for len(actions) > 0 {
+		n := p.together(actions)
+		done, err := p.takeAll(ctx, actions[:n])
+		for i, a := range actions[:n] {
+			if !done[i] {
+				continue
+			}
+			log.V(1).Info("acted", "action", a.Kind, "unit", about(a), "cause", a.Message)
+			if a.Event != "" {
+				p.event(a.Event, a.Message)
+			}
+		}
 		if err != nil {
-			return fmt.Errorf("%s %s: %w", strings.ToLower(string(a.Kind)), about(a), err)
+			return err
 		}
-		if !done {
-			continue
-		}
-		log.V(1).Info("acted", "action", a.Kind, "unit", about(a), "cause", a.Message)
-		if a.Event != "" {
-			p.event(a.Event, a.Message)
-		}
+		actions = actions[n:]
 	}
 	p.acted = true
 	return nil
+}
+
+// together is how many of the actions, from the first on, need not wait for each other.
+func (p *pass) together(actions []plan.Action) int {
+	n := 1
+	for n < len(actions) && n < p.Writes && actions[n].Kind == plan.Write && actions[n].Beside {
+		n++
+	}
+	return n
+}
+
+// takeAll takes actions that need not wait for each other, and says which of them changed anything.
+func (p *pass) takeAll(ctx context.Context, actions []plan.Action) ([]bool, error) {
+	done, errs := make([]bool, len(actions)), make([]error, len(actions))
+	if len(actions) == 1 {
+		done[0], errs[0] = p.take(ctx, actions[0])
+	} else {
+		p.writeAll(ctx, actions, errs)
+	}
+	for i, a := range actions {
+		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s %s: %w", strings.ToLower(string(a.Kind)), about(a), errs[i])
+			continue
+		}
+		done[i] = done[i] || len(actions) > 1
+	}
+	return done, errors.Join(errs...)
 }
 
 func about(a plan.Action) string {
@@ -179,39 +208,6 @@ func (p *pass) bound(group, read string) string {
 		return v.after
 	}
 	return read
-}
-
-// revisionsOf are the revisions that a spec names.
-func revisionsOf(s *v1alpha1.ServingGroupSpec) sets.Set[string] {
-	return revision.References(&v1alpha1.ModelServing{}, []v1alpha1.ServingGroup{{Spec: *s}})
-}
-
-// write replaces the spec of a ServingGroup. A pin that moves outside an update has no entry in the ledger
-// that proves the declaration to be today's, so that is read.
-func (p *pass) write(ctx context.Context, a plan.Action) (bool, error) {
-	read := p.groups[a.Group]
-	if read == nil || read.UID != a.UID {
-		return false, errStale
-	}
-	settles := a.Spec.Revision != read.Spec.Revision && len(a.Spec.Updates) == 0
-	if settles || len(revisionsOf(&a.Spec).Difference(revisionsOf(&read.Spec))) > 0 {
-		if err := p.confirm(ctx); err != nil { // what an old declaration asks for may be trimmed by now
-			return false, err
-		}
-	}
-	sg := read.DeepCopy()
-	if v, ok := p.fenced[a.Group]; ok {
-		metav1.SetMetaDataAnnotation(&sg.ObjectMeta, v1alpha1.LedgerMark, v.before)
-	}
-	sg.ResourceVersion, sg.Spec = p.bound(a.Group, a.ResourceVersion), *a.Spec.DeepCopy()
-	if sg.DeletionTimestamp.IsZero() {
-		controllerutil.AddFinalizer(sg, v1alpha1.FinalizerOrdinal) // in case somebody took it away
-	}
-	if err := p.Client.Update(ctx, sg); err != nil {
-		return false, gone(err)
-	}
-	p.written[a.Group] = sg
-	return true, nil
 }
 
 // gone turns "not found" on an update into what it means: the view was outdated.

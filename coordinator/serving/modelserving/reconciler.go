@@ -47,7 +47,7 @@ const (
 // ownerUID is the index of objects by the UID of their controller.
 const ownerUID = "ownerUID"
 
-// Config is what a Reconciler depends on. All fields but the last three are required.
+// Config is what a Reconciler depends on. All fields but the last four are required.
 type Config struct {
 	// Client reads from caches, which may be behind, and writes. It has the index ownerUID on
 	// ServingGroups.
@@ -64,6 +64,8 @@ type Config struct {
 	Metrics prometheus.Registerer
 	// Workers is how many ModelServings are worked on at a time. Default 4.
 	Workers int
+	// Writes is how many ServingGroups of one ModelServing are written at a time. Default 1.
+	Writes int
 }
 
 // Validate reports what is missing.
@@ -93,6 +95,9 @@ func New(cfg Config) (*Reconciler, error) {
 	}
 	if cfg.Workers == 0 {
 		cfg.Workers = 4
+	}
+	if cfg.Writes == 0 {
+		cfg.Writes = 1
 	}
 	m, err := newMetrics(cfg.Metrics)
 	if err != nil {

@@ -157,7 +157,15 @@ func (r *Reconciler) giveLabels(ctx context.Context, s *sight, have client.Objec
 func (r *Reconciler) delete(ctx context.Context, s *sight, a pods.Action, obj client.Object) error {
 	obj.SetNamespace(s.sg.Namespace)
 	obj.SetName(a.Name)
-	return wrap(client.IgnoreNotFound(r.cfg.Client.Delete(ctx, obj, client.Preconditions{UID: &a.UID})), "delete", obj)
+	bound := client.Preconditions{UID: &a.UID}
+	if a.Kind == pods.DeletePod {
+		pod, err := s.pod(a)
+		if err != nil {
+			return err
+		}
+		bound.ResourceVersion = &pod.ResourceVersion // one that was drained when it was read may serve by now
+	}
+	return wrap(client.IgnoreNotFound(r.cfg.Client.Delete(ctx, obj, bound)), "delete", obj)
 }
 
 // createOrder makes an order. What has its name and is not about the Pod, or was made by hand, stands

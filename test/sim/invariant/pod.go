@@ -133,7 +133,7 @@ func (c *Checker) ofPodDeletion(w cluster.Write, p place, known []*v1alpha1.Serv
 	}
 	c.ofDrain(w, pod, known)
 	c.ofKept(w, pod, p, known)
-	if c.broken(pod) || c.lostSince(w, p, known) || slices.ContainsFunc(known, unwanted) && !c.settled(p, pod) {
+	if c.broken(pod) || c.lostSince(w, p, known) || c.worn(w, p) || slices.ContainsFunc(known, unwanted) && !c.settled(p, pod) {
 		return
 	}
 	c.violated(w, ruleDelete, "%s is declared, at its pin and lost nothing", p.unit)
@@ -172,6 +172,29 @@ func (c *Checker) broken(pod *corev1.Pod) bool {
 	}
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return s.RestartCount > c.patches[pod.UID] || s.RestartCount > 0 && s.State.Running == nil
+	})
+}
+
+// worn reports whether recovery may create the Pod anew because a container of its instance was restarted by a
+// patch and is not ready: that is no loss while its unit is in update, nor where units are updated in place; then it
+// is held for a person.
+func (c *Checker) worn(w cluster.Write, p place) bool {
+	g, ok := c.server.Stored(cluster.ServingGroup, p.group).(*v1alpha1.ServingGroup)
+	if !ok || g.UID != p.groupUID || covering(g, p.unit) != nil {
+		return false
+	}
+	if ms := c.servingOf(g); ms == nil || ms.Spec.RolloutStrategy.UpdateMethod == v1alpha1.UpdateInPlace {
+		return false
+	}
+	unit := p.unit
+	if c.recoversGroups(w, p) {
+		unit = ""
+	}
+	return slices.ContainsFunc(c.podsOf(g, unit), func(pod *corev1.Pod) bool {
+		q, _ := placeOf(pod)
+		return covering(g, q.unit) == nil && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
+			return s.RestartCount > 0 && !s.Ready
+		})
 	})
 }
 
