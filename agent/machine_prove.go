@@ -86,11 +86,6 @@ func (u Update) identified() bool {
 	return made > 0
 }
 
-// inBaseline reports whether the running container is older than the present swap.
-func (c Container) inBaseline() bool {
-	return c.Now.ID == c.Before.ID || slices.Contains(c.Prior, c.Now.ID)
-}
-
 // awaitKubelet waits for the new containers, bounds the stop of the old ones and gives up at
 // the deadline.
 func (u Update) awaitKubelet(now time.Time, message string) Step {
@@ -99,9 +94,6 @@ func (u Update) awaitKubelet(now time.Time, message string) Step {
 	}
 	return u.failLate(now, v1alpha1.StageSwapping, v1alpha1.WaitingKubelet, message).by(u.nextStop(now))
 }
-
-// old reports whether c still runs what it ran before the latest patch.
-func (c Container) old() bool { return c.Regular && c.Now.Up && c.Now.Hash != c.SpecHash }
 
 // stopBy is when the old containers must have ended; zero if they are not this update's to end.
 func (u Update) stopBy() time.Time {

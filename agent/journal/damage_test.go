@@ -304,3 +304,59 @@ func TestARecoveryWhileOpenIsCounted(t *testing.T) {
 		t.Errorf("%+v, %+v", r, s)
 	}
 }
+
+func TestADamagedRecordIsReportedAndReplaced(t *testing.T) {
+	o := testOptions(t.TempDir())
+	j, _ := open(t, o)
+	for _, pod := range []string{"a", "b", "c"} {
+		must(t, j.Intend(attempt(pod, 1), Action{Kind: Hold}))
+	}
+	spoil := func(pod string) {
+		t.Helper()
+		must(t, j.update(func(tx *bolt.Tx) error {
+			b, key := tx.Bucket([]byte(bucketPods)), []byte("pod-"+pod)
+			raw := append([]byte(nil), b.Get(key)...)
+			raw[len(raw)/2] ^= 1
+			return b.Put(key, raw)
+		}))
+	}
+	spoil("a")
+	if _, _, err := j.Read("pod-a"); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("Read: %v", err)
+	}
+	records, err := j.Records()
+	must(t, err)
+	if len(records) != 2 {
+		t.Errorf("%d records", len(records))
+	}
+	must(t, j.Intend(attempt("a", 1), Action{Kind: Patch}))
+	if r := read(t, j, "a"); len(r.Steps) != 1 || r.Steps[0].Kind != Patch {
+		t.Errorf("%+v", r)
+	}
+	spoil("b")
+	must(t, j.Close())
+	j, report := open(t, o)
+	equal(t, Report{Schema: 1, Dropped: 1}, report)
+	if _, found, err := j.Read("pod-b"); found || err != nil {
+		t.Errorf("dropped record: %t, %v", found, err)
+	}
+	if r := read(t, j, "c"); !r.Open() {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestTheSequenceOutlivesItsCounter(t *testing.T) {
+	o := testOptions(t.TempDir())
+	j, _ := open(t, o)
+	for n := range int64(5) {
+		must(t, j.Intend(attempt("a", n), Action{Kind: Hold}))
+	}
+	was := read(t, j, "a").Seq
+	must(t, j.Close())
+	must(t, edit(o, func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketPods)).SetSequence(1) }))
+	j, _ = open(t, o)
+	must(t, j.Intend(attempt("a", 5), Action{Kind: Hold}))
+	if seq := read(t, j, "a").Seq; seq <= was {
+		t.Errorf("sequence %d after %d", seq, was)
+	}
+}

@@ -4,12 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -170,32 +167,6 @@ func TestAnEndedAttemptIsOpenAgainByAnIntent(t *testing.T) {
 	}
 }
 
-func TestForgetKeepsTheHistoryAndDropsTheLedger(t *testing.T) {
-	j, _ := open(t, testOptions(t.TempDir()))
-	a := attempt("a", 1)
-	must(t, j.Intend(a, Action{Kind: Hold}), j.Intend(attempt("ab", 1), Action{Kind: Hold}))
-	for _, pod := range []types.UID{"pod-a", "pod-ab"} {
-		_, err := j.Count(Start{Pod: pod, Container: "engine", ContainerID: "c1", Kind: Crash})
-		must(t, err)
-	}
-	must(t, j.Forget(a.Pod))
-	if _, found, err := j.Read(a.Pod); found || err != nil {
-		t.Errorf("still there: %v", err)
-	}
-	history, err := j.History(a.Pod)
-	must(t, err)
-	if len(history) != 1 || history[0].Open() || history[0].Outcome != podGone {
-		t.Errorf("history: %+v", history)
-	}
-	for pod, want := range map[types.UID]int{"pod-a": 0, "pod-ab": 1} {
-		l, err := j.Restarts(pod)
-		must(t, err)
-		if len(l) != want {
-			t.Errorf("ledger of %s: %+v", pod, l)
-		}
-	}
-}
-
 func TestProcessesAreVoidInAnotherBoot(t *testing.T) {
 	o := testOptions(t.TempDir())
 	j, _ := open(t, o)
@@ -214,207 +185,6 @@ func TestProcessesAreVoidInAnotherBoot(t *testing.T) {
 	must(t, j.Close())
 	_, report = open(t, o)
 	equal(t, Report{Schema: 1}, report)
-}
-
-func TestStartsAreCountedOnce(t *testing.T) {
-	o := testOptions(t.TempDir())
-	j, _ := open(t, o)
-	start := func(id string, kind RestartKind) Restarts {
-		t.Helper()
-		r, err := j.Count(Start{Pod: "pod-a", Container: "engine", ContainerID: id, Kind: kind})
-		must(t, err)
-		return r
-	}
-	start("c1", First)
-	start("c2", Planned)
-	start("c2", Crash) // seen before: keeps its kind
-	start("c3", Crash)
-	must(t, j.Close())
-	j, _ = open(t, o)
-	start("c3", Crash)
-	start("c1", Peer) // an old container that shows up late
-	r := start("c4", Peer)
-	equal(t, Restarts{
-		Container: "engine", Planned: 1, Crashes: 1, Peer: 1, LastID: "c4",
-		Counted: []string{"c1", "c2", "c3", "c4"}, Updated: o.Clock.Now(),
-	}, r)
-	all, err := j.Restarts("pod-a")
-	must(t, err)
-	equal(t, []Restarts{r}, all)
-	if _, err := j.Count(Start{Pod: "pod-a", Container: "engine", ContainerID: "c5", Kind: "?"}); err == nil {
-		t.Error("unknown kind accepted")
-	}
-}
-
-func TestADamagedRecordIsReportedAndReplaced(t *testing.T) {
-	o := testOptions(t.TempDir())
-	j, _ := open(t, o)
-	for _, pod := range []string{"a", "b", "c"} {
-		must(t, j.Intend(attempt(pod, 1), Action{Kind: Hold}))
-	}
-	spoil := func(pod string) {
-		t.Helper()
-		must(t, j.update(func(tx *bolt.Tx) error {
-			b, key := tx.Bucket([]byte(bucketPods)), []byte("pod-"+pod)
-			raw := append([]byte(nil), b.Get(key)...)
-			raw[len(raw)/2] ^= 1
-			return b.Put(key, raw)
-		}))
-	}
-	spoil("a")
-	if _, _, err := j.Read("pod-a"); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("Read: %v", err)
-	}
-	records, err := j.Records()
-	must(t, err)
-	if len(records) != 2 {
-		t.Errorf("%d records", len(records))
-	}
-	must(t, j.Intend(attempt("a", 1), Action{Kind: Patch}))
-	if r := read(t, j, "a"); len(r.Steps) != 1 || r.Steps[0].Kind != Patch {
-		t.Errorf("%+v", r)
-	}
-	spoil("b")
-	must(t, j.Close())
-	j, report := open(t, o)
-	equal(t, Report{Schema: 1, Dropped: 1}, report)
-	if _, found, err := j.Read("pod-b"); found || err != nil {
-		t.Errorf("dropped record: %t, %v", found, err)
-	}
-	if r := read(t, j, "c"); !r.Open() {
-		t.Errorf("%+v", r)
-	}
-}
-
-func TestUnknownKeysSurvive(t *testing.T) {
-	j, _ := open(t, testOptions(t.TempDir()))
-	a := attempt("a", 1)
-	must(t, j.Intend(a, Action{Kind: Hold}))
-	key := []byte(a.Pod)
-	must(t, j.update(func(tx *bolt.Tx) error {
-		b := tx.Bucket([]byte(bucketPods))
-		r, err := decode[Record](key, b.Get(key))
-		if err != nil {
-			return err
-		}
-		raw, err := encode(key, struct {
-			Record
-			Future []int `json:"future"`
-		}{r, []int{4, 2}}, nil)
-		if err != nil {
-			return err
-		}
-		return b.Put(key, raw)
-	}))
-	must(t, j.Done(a, Action{Kind: Hold}, "ok"), j.End(a, "InService"))
-	var kept struct{ Future []int }
-	must(t, j.view(func(tx *bolt.Tx) error {
-		var err error
-		kept, err = decode[struct{ Future []int }](key, tx.Bucket([]byte(bucketPods)).Get(key))
-		return err
-	}))
-	equal(t, []int{4, 2}, kept.Future)
-	if r := read(t, j, "a"); r.Open() || r.Outcome != "InService" {
-		t.Errorf("%+v", r)
-	}
-}
-
-func TestRecordsAreBoundedByCountAndAge(t *testing.T) {
-	o := testOptions(t.TempDir())
-	clock := o.Clock.(*clocktesting.FakeClock)
-	o.MaxRecords, o.MaxAge = 5, time.Hour
-	j, _ := open(t, o)
-	must(t, j.Intend(attempt("open", 1), Action{Kind: Hold}))
-	for n := range 200 {
-		a := attempt(fmt.Sprint("gone", n), 1)
-		must(t, j.Intend(a, Action{Kind: Hold}), j.End(a, "InService"))
-		_, err := j.Count(Start{Pod: a.Pod, Container: "engine", ContainerID: "c1", Kind: First})
-		must(t, err)
-	}
-	s, err := j.Stats()
-	must(t, err)
-	if s.Open != 1 || s.Ended > 6 || s.Ledger > 24 {
-		t.Errorf("%+v", s)
-	}
-	if r := read(t, j, "gone199"); r.Open() || r.Number != 1 {
-		t.Errorf("the newest has gone: %+v", r)
-	}
-	must(t, j.Close())
-	clock.Step(2 * time.Hour)
-	j, _ = open(t, o)
-	s, err = j.Stats()
-	must(t, err)
-	if s.Open+s.Ended+s.Ledger != 0 {
-		t.Errorf("after MaxAge: %+v", s)
-	}
-}
-
-func TestOneRecordIsBounded(t *testing.T) {
-	j, _ := open(t, testOptions(t.TempDir()))
-	a := attempt("a", 1)
-	must(t, j.Intend(a, Action{Kind: Patch}))
-	for n := range 100 {
-		act := Action{Kind: Pull, Subject: fmt.Sprint(n)}
-		must(t, j.Intend(a, act), j.Done(a, act, "ok"))
-	}
-	for n := range int64(300) {
-		must(t, j.Baseline(attempt("a", n+1), []Baseline{{ContainerID: fmt.Sprint(n)}}))
-		if n == 0 {
-			r := read(t, j, "a")
-			if _, ok := r.Step(Action{Kind: Patch}); !ok || len(r.Steps) != maxSteps {
-				t.Errorf("the open step has gone, or %d steps", len(r.Steps))
-			}
-		}
-	}
-	r := read(t, j, "a")
-	if len(r.PriorIDs) != maxPriorIDs || r.PriorIDs[maxPriorIDs-1] != "299" || len(r.Retired) != 1 {
-		t.Errorf("%d ids, %d retired", len(r.PriorIDs), len(r.Retired))
-	}
-}
-
-func TestAFileOfFreePagesIsCompactedWhenOpened(t *testing.T) {
-	o := testOptions(t.TempDir())
-	j, _ := open(t, o)
-	must(t, j.Intend(attempt("a", 1), Action{Kind: Hold}))
-	big := make([]byte, 6<<20)
-	must(t, j.update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketProbe)).Put([]byte("big"), big) }))
-	must(t, j.update(func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketProbe)).Delete([]byte("big")) }))
-	want := read(t, j, "a")
-	must(t, j.Close())
-	j, report := open(t, o)
-	equal(t, Report{Schema: 1}, report)
-	s, err := j.Stats()
-	must(t, err)
-	if s.Bytes > 2<<20 {
-		t.Errorf("%d bytes", s.Bytes)
-	}
-	equal(t, want, read(t, j, "a"))
-	must(t, j.Intend(attempt("a", 1), Action{Kind: Patch}))
-	if r := read(t, j, "a"); r.Seq <= want.Seq {
-		t.Errorf("sequence %d after %d", r.Seq, want.Seq)
-	}
-}
-
-func TestTheLimitOfBytesIsFull(t *testing.T) {
-	o := testOptions(t.TempDir())
-	o.MaxBytes = 320 << 10
-	j, _ := open(t, o)
-	var n int64
-	var err error
-	for n = 1; err == nil && n < 5000; n++ {
-		err = j.Intend(attempt(fmt.Sprint(n), 1), Action{Kind: Pull, Subject: strings.Repeat("x", 500)})
-	}
-	if !errors.Is(err, ErrFull) || !errors.Is(err, ErrNotWritable) {
-		t.Fatalf("attempt %d: %v", n, err)
-	}
-	if err := j.Writable(t.Context()); !errors.Is(err, ErrFull) {
-		t.Errorf("Writable: %v", err)
-	}
-	for i := int64(1); i < n-1; i++ { // what is under way can end
-		a := attempt(fmt.Sprint(i), 1)
-		must(t, j.Intend(a, Action{Kind: Serve}), j.Done(a, Action{Kind: Serve}, "ok"), j.End(a, "InService"))
-	}
-	must(t, j.Forget("pod-1"))
 }
 
 func TestTheJournalCannotBeUsedAfterClose(t *testing.T) {
@@ -463,21 +233,5 @@ func TestTheObserverSeesEachCommit(t *testing.T) {
 	must(t, err)
 	if len(seen) != 2 || s.Commits != 2 {
 		t.Errorf("%v, %+v", seen, s)
-	}
-}
-
-func TestTheSequenceOutlivesItsCounter(t *testing.T) {
-	o := testOptions(t.TempDir())
-	j, _ := open(t, o)
-	for n := range int64(5) {
-		must(t, j.Intend(attempt("a", n), Action{Kind: Hold}))
-	}
-	was := read(t, j, "a").Seq
-	must(t, j.Close())
-	must(t, edit(o, func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucketPods)).SetSequence(1) }))
-	j, _ = open(t, o)
-	must(t, j.Intend(attempt("a", 5), Action{Kind: Hold}))
-	if seq := read(t, j, "a").Seq; seq <= was {
-		t.Errorf("sequence %d after %d", seq, was)
 	}
 }

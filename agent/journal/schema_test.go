@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	bolt "go.etcd.io/bbolt"
 )
 
 var rewrite = flag.Bool("rewrite", false, "store a file of the current schema in testdata")
@@ -85,4 +87,37 @@ func allZero(b []byte) bool {
 		}
 	}
 	return true
+}
+
+func TestUnknownKeysSurvive(t *testing.T) {
+	j, _ := open(t, testOptions(t.TempDir()))
+	a := attempt("a", 1)
+	must(t, j.Intend(a, Action{Kind: Hold}))
+	key := []byte(a.Pod)
+	must(t, j.update(func(tx *bolt.Tx) error {
+		b := tx.Bucket([]byte(bucketPods))
+		r, err := decode[Record](key, b.Get(key))
+		if err != nil {
+			return err
+		}
+		raw, err := encode(key, struct {
+			Record
+			Future []int `json:"future"`
+		}{r, []int{4, 2}}, nil)
+		if err != nil {
+			return err
+		}
+		return b.Put(key, raw)
+	}))
+	must(t, j.Done(a, Action{Kind: Hold}, "ok"), j.End(a, "InService"))
+	var kept struct{ Future []int }
+	must(t, j.view(func(tx *bolt.Tx) error {
+		var err error
+		kept, err = decode[struct{ Future []int }](key, tx.Bucket([]byte(bucketPods)).Get(key))
+		return err
+	}))
+	equal(t, []int{4, 2}, kept.Future)
+	if r := read(t, j, "a"); r.Open() || r.Outcome != "InService" {
+		t.Errorf("%+v", r)
+	}
 }

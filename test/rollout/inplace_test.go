@@ -63,12 +63,20 @@ func (p *play) restartedOnce() map[string]int32 {
 	return out
 }
 
+// restartedOnceBut are those of Pods that were updated once, except for one role's.
+func (p *play) restartedOnceBut(role string, n int32) map[string]int32 {
+	out := p.restartedOnce()
+	for name := range p.uids(role) {
+		out[name] = n
+	}
+	return out
+}
+
 func TestInPlaceKeepsEveryPod(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, "inplace", inPlace(), whole())
 	before := p.kept()
-	p.edits(image(img.v2))
-	ms := p.waits(cluster.Complete)
+	ms := p.rolls(image(img.v2))
 	want(t, "Pods", before, p.kept())
 	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
 	want(t, "restarts", p.restartedOnce(), p.restarts())
@@ -77,14 +85,9 @@ func TestInPlaceKeepsEveryPod(t *testing.T) {
 			t.Errorf("%s: revision %s, want %s", pod.Name, pod.Labels[v1alpha1.LabelRevision], ms.Status.UpdateRevision)
 		}
 	}
-	p.edits(image(img.v3, "decode")) // the prefills are drained with their group, and run on
-	p.waits(cluster.Complete)
+	p.rolls(image(img.v3, "decode")) // the prefills are drained with their group, and run on
 	want(t, "Pods", before, p.kept())
-	restarts := p.restartedOnce()
-	for name := range p.uids("decode") {
-		restarts[name] = 2
-	}
-	want(t, "restarts", restarts, p.restarts())
+	want(t, "restarts", p.restartedOnceBut("decode", 2), p.restarts())
 }
 
 func TestAWrongTagInPlaceCostsNothing(t *testing.T) {
@@ -98,8 +101,7 @@ func TestAWrongTagInPlaceCostsNothing(t *testing.T) {
 	if ms := p.waits(func(*v1alpha1.ModelServing) bool { return true }); ms.Status.AvailableReplicas != 4 {
 		t.Errorf("%d groups are available, want 4", ms.Status.AvailableReplicas)
 	}
-	p.edits(image(img.v2))
-	p.waits(cluster.Complete)
+	p.rolls(image(img.v2))
 	want(t, "Pods", before, p.kept())
 	want(t, "restarts", p.restartedOnce(), p.restarts())
 }
@@ -122,8 +124,7 @@ func TestAUnitThatFailedIsMovedInPlace(t *testing.T) {
 	p.edits(image(img.bad))
 	p.blocked(v1alpha1.BlockedFailed)
 	want(t, "images", map[string]int{img.v1: 9, img.bad: 3}, p.images("0", "1", "2", "3"))
-	p.edits(image(img.v1))
-	p.waits(cluster.Complete)
+	p.rolls(image(img.v1))
 	want(t, "images", map[string]int{img.v1: 12}, p.images("0", "1", "2", "3"))
 	want(t, "Pods", before, p.kept())
 }
@@ -140,8 +141,7 @@ func TestAUnitThatFailedIsTakenBack(t *testing.T) {
 	})
 	p.blocked(v1alpha1.BlockedRejected)
 	want(t, "images", map[string]int{img.v1: 12}, p.images("0", "1", "2", "3"))
-	p.edits(image(img.v2))
-	p.waits(cluster.Complete)
+	p.rolls(image(img.v2))
 	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
 	want(t, "Pods", before, p.kept())
 }
@@ -152,14 +152,9 @@ func TestRolesInPlace(t *testing.T) {
 		Type: v1alpha1.RoleRollingUpdate, UpdateMethod: v1alpha1.UpdateInPlace, MaxUnavailableGroups: new(intstr.FromInt32(1)),
 	}, record.Rules{MaxUnavailable: 1})
 	before := p.kept()
-	p.edits(image(img.v2, "prefill"))
-	p.waits(cluster.Complete)
+	p.rolls(image(img.v2, "prefill"))
 	want(t, "Pods", before, p.kept())
-	restarts := p.restartedOnce()
-	for name := range p.uids("decode") {
-		restarts[name] = 0
-	}
-	want(t, "restarts", restarts, p.restarts())
+	want(t, "restarts", p.restartedOnceBut("decode", 0), p.restarts())
 }
 
 func TestInPlaceBecomesRecreateInTheMiddle(t *testing.T) {

@@ -124,6 +124,13 @@ func (p *play) edits(change func(*v1alpha1.ModelServingSpec)) {
 	}
 }
 
+// rolls edits the ModelServing, and waits until that is rolled out.
+func (p *play) rolls(change func(*v1alpha1.ModelServingSpec)) *v1alpha1.ModelServing {
+	p.t.Helper()
+	p.edits(change)
+	return p.waits(cluster.Complete)
+}
+
 // image sets the image of the roles named; of all if none is.
 func image(image string, roles ...string) func(*v1alpha1.ModelServingSpec) {
 	return func(s *v1alpha1.ModelServingSpec) {

@@ -37,16 +37,14 @@ func want(t *testing.T, what string, want, got any) {
 func TestOneGroupAfterTheOther(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, "one", budget(1, 0, 0), record.Rules{MaxUnavailable: 1})
-	p.edits(image(img.v2))
-	p.waits(cluster.Complete)
+	p.rolls(image(img.v2))
 	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
 }
 
 func TestASurgeKeepsAllGroupsAvailable(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t, "surge", budget(0, 1, 0), record.Rules{MaxSurge: 1})
-	p.edits(image(img.v2))
-	p.waits(cluster.Complete)
+	p.rolls(image(img.v2))
 	if n := len(p.pods()); n != 12 {
 		t.Errorf("%d Pods, want 12", n)
 	}
@@ -87,8 +85,7 @@ func TestABadImageStopsAndAGoodOneGoesOn(t *testing.T) {
 	})
 	t.Log(meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionBlocked).Message)
 	want(t, "images of the others", map[string]int{img.v1: 9}, p.images("0", "1", "2"))
-	p.edits(image(img.v2))
-	p.waits(cluster.Complete)
+	p.rolls(image(img.v2))
 	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
 }
 
@@ -101,8 +98,7 @@ func TestScaleDuringARollout(t *testing.T) {
 	})
 	p.edits(func(s *v1alpha1.ModelServingSpec) { s.Replicas = new(int32(5)) })
 	p.waits(func(ms *v1alpha1.ModelServing) bool { return ms.Status.UpdatedReplicas >= 3 })
-	p.edits(func(s *v1alpha1.ModelServingSpec) { s.Replicas = new(int32(3)) })
-	p.waits(cluster.Complete)
+	p.rolls(func(s *v1alpha1.ModelServingSpec) { s.Replicas = new(int32(3)) })
 	if n := len(p.pods()); n != 9 {
 		t.Errorf("%d Pods, want 9", n)
 	}
@@ -113,8 +109,7 @@ func TestARoleAloneIsUpdated(t *testing.T) {
 	p := newPlay(t, "role", v1alpha1.RolloutStrategy{Type: v1alpha1.RoleRollingUpdate, MaxUnavailableGroups: new(intstr.FromInt32(1))},
 		record.Rules{MaxUnavailable: 1})
 	decode, prefill := p.uids("decode"), p.uids("prefill")
-	p.edits(image(img.v2, "prefill"))
-	p.waits(cluster.Complete)
+	p.rolls(image(img.v2, "prefill"))
 	want(t, "UIDs of decode", decode, p.uids("decode"))
 	for name, uid := range p.uids("prefill") {
 		if prefill[name] == uid {
@@ -183,8 +178,7 @@ func TestOthersWriteTheSameObjectsAllTheTime(t *testing.T) {
 	for i := range 3 {
 		storm.Go(func() { p.meddle(ctx, i) })
 	}
-	p.edits(image(img.v2))
-	p.waits(cluster.Complete)
+	p.rolls(image(img.v2))
 	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))
 }
 

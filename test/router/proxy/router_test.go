@@ -88,10 +88,7 @@ func TestARouterThatRestartsInTheMiddleAnswersAgain(t *testing.T) {
 
 func TestARouterThatIsToldToEndAnswersForItsLastStream(t *testing.T) {
 	w := newWorld(t)
-	w.add("a")
-	r := w.start(Config{})
-	s := r.open()
-	w.write("a", ask("ipu/1"))
+	r, s := w.add("a").draining()
 	r.term()
 	s.finish()
 	r.stop()
@@ -102,10 +99,7 @@ func TestARouterThatIsToldToEndAnswersForItsLastStream(t *testing.T) {
 
 func TestALaterAttemptIsAnsweredByItsOwnToken(t *testing.T) {
 	w := newWorld(t)
-	w.add("a")
-	r := w.start(Config{})
-	s := r.open()
-	w.write("a", ask("ipu/1"))
+	_, s := w.add("a").draining()
 	w.write("a", ask("ipu/2"))
 	s.finish()
 	if got := w.next(w.marks); got != "ipu/2" {
@@ -119,10 +113,7 @@ func TestALaterAttemptIsAnsweredByItsOwnToken(t *testing.T) {
 
 func TestACancelledDrainIsNotAnswered(t *testing.T) {
 	w := newWorld(t)
-	w.add("a")
-	r := w.start(Config{})
-	s := r.open()
-	w.write("a", ask("ipu/1"))
+	r, s := w.add("a").draining()
 	w.write("a", open)
 	s.finish()
 	if s := r.open(); s.engine != "a" {
@@ -192,9 +183,7 @@ func TestAStreamThatBreaksOffIsNotCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			a := w.add("a")
-			r := w.start(Config{})
-			s := r.open()
-			w.write("a", ask("ipu/1"))
+			r, s := a.draining()
 			w.silent(r.Router)
 			breakOff(s, a)
 			if got := w.next(w.marks); got != "ipu/1" {

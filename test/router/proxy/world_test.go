@@ -252,6 +252,15 @@ func (p *process) open() *stream {
 	return s
 }
 
+// draining starts a router, opens a stream to the Pod, which is the only one, and asks for its drain.
+func (e *engine) draining() (*process, *stream) {
+	e.w.t.Helper()
+	r := e.w.start(Config{})
+	s := r.open()
+	e.w.write(e.name, ask("ipu/1"))
+	return r, s
+}
+
 // read returns the next part, or what became of the stream.
 func (s *stream) read() string {
 	line, err := s.lines.ReadString('\n')
