@@ -139,7 +139,8 @@ func (r *rules) router(w *world, p *simPod, s *sight, end time.Time) {
 
 // stops: only an old container whose time is over, with kubelet there to start the next.
 func (r *rules) stops(w *world, p *simPod, s *sight, step Step) {
-	c, timeout := p.find(step.ContainerID), defaultStop
+	c, mark := p.find(step.ContainerID), v1alpha1.PatchMarkOf(p.pod)
+	timeout := mark.StopTimeout // what is known when the order is gone
 	if s.order != nil {
 		timeout = s.order.Spec.StopTimeout()
 	}
@@ -148,7 +149,7 @@ func (r *rules) stops(w *world, p *simPod, s *sight, step Step) {
 		w.broken(p, "stops %q, which does not run", step.ContainerID)
 	case !r.swapping && r.patches[s.token] == 0:
 		w.broken(p, "stops what it has not patched")
-	case !w.kubeletUp || w.now.Before(v1alpha1.PatchMarkOf(p.pod).At.Add(timeout)):
+	case !w.kubeletUp || w.now.Before(mark.At.Add(timeout)):
 		w.broken(p, "stops %s too early", c.ID)
 	}
 	for _, spec := range p.pod.Spec.Containers {
