@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,10 +50,12 @@ type world struct {
 	writes   []string // those that took effect
 	refuse   func(verb string, obj client.Object) error
 	onWrite  func(verb string, obj client.Object) // before it takes effect
+	mu       sync.Mutex                           // of requests and writes
 	requests int
 	cut      int // number of the request to die at; 0: none
 	after    bool
 	serial   int
+	abreast  int // how many ServingGroups are written at a time
 }
 
 func newWorld(t *testing.T, objs ...client.Object) *world {
@@ -160,10 +163,12 @@ func (w *world) reader() client.Reader {
 }
 
 func (w *world) request(verb string, obj client.Object, do func() error) error {
-	w.requests++
 	if w.onWrite != nil {
 		w.onWrite(verb, obj)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.requests++
 	if w.refuse != nil {
 		if err := w.refuse(verb, obj); err != nil {
 			return err
@@ -222,7 +227,7 @@ func (w *world) pass() (ctrl.Result, error) {
 	if w.leader == nil {
 		decide := func(s plan.Snapshot) plan.Plan { return w.decide(s) }
 		var err error
-		w.leader, err = modelserving.New(modelserving.Config{Client: w.client, Live: w.api, Clock: w.clock, Events: w, Decide: decide})
+		w.leader, err = modelserving.New(modelserving.Config{Client: w.client, Live: w.api, Clock: w.clock, Events: w, Decide: decide, Writes: w.abreast})
 		if err != nil {
 			w.t.Fatal(err)
 		}
