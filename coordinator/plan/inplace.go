@@ -179,7 +179,12 @@ func (w *world) blockedRejected() *Verdict {
 	if !w.rejected() {
 		return nil
 	}
-	return blockedBy(v1alpha1.BlockedRejected, "a unit failed at revision %s and was taken back; no unit is brought to it until the template changes", w.Target)
+	for u := range w.units() {
+		if u.eligible() || u.updating() {
+			return blockedBy(v1alpha1.BlockedRejected, "a unit failed at revision %s and was taken back; no unit is brought to it until the template changes", w.Target)
+		}
+	}
+	return nil // no unit is left that would be
 }
 
 func (w *world) blockedNotInPlace() *Verdict {

@@ -199,9 +199,10 @@ func TestWhatBlocksInPlace(t *testing.T) {
 			inPlace(1, "0 old ready").but(func(s *Snapshot) { s.Obstacles = map[string]string{"old": "a volume"} }), v1alpha1.BlockedNotInPlace,
 		},
 		"a rejected revision": {inPlace(1, "0 old ready").but(func(s *Snapshot) { s.Rejected = "new" }), v1alpha1.BlockedRejected},
+		"not one that all units are at, as the one that failed is gone": {inPlace(1, "0 new ready").but(func(s *Snapshot) { s.Rejected = "new" }), v1alpha1.NotBlocked},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Decide(r.in).Report.Blocked; !got.True || got.Reason != r.want {
+			if got := Decide(r.in).Report.Blocked; got.Reason != r.want || got.True != (r.want != v1alpha1.NotBlocked) {
 				t.Errorf("Blocked is %+v, want %s", got, r.want)
 			}
 		})

@@ -149,7 +149,7 @@ func (c *Checker) ofReport(ms *v1alpha1.ModelServing) {
 		c.ended(ruleReport, "%s is not Available: %s", ms.Name, said(ms))
 	case meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionProgressing):
 		c.ended(ruleReport, "%s is still Progressing: %s", ms.Name, said(ms))
-	case meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionBlocked) && s.UpdatedReplicas == n && (n > 0 || s.RejectedRevision == ""):
+	case meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionBlocked) && s.UpdatedReplicas == n:
 		c.ended(ruleReport, "%s is Blocked: %s", ms.Name, said(ms))
 	}
 }
