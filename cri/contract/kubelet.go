@@ -1,14 +1,19 @@
 package contract
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/apimachinery/pkg/util/wait"
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"pitstop.dev/cri"
@@ -114,7 +119,35 @@ func (k *kubelet) start(t *testing.T, p pod, s start) (id string) {
 	if _, err := k.runtime.StartContainer(t.Context(), &criv1.StartContainerRequest{ContainerId: id}); err != nil {
 		t.Fatal(err)
 	}
+	k.settle(t, id)
 	return id
+}
+
+// settle waits until the container's program heeds signals. A fake runtime has no process, and nothing to
+// wait for.
+func (k *kubelet) settle(t *testing.T, id string) {
+	t.Helper()
+	status, err := k.runtime.ContainerStatus(t.Context(), &criv1.ContainerStatusRequest{ContainerId: id, Verbose: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var process struct {
+		PID int `json:"pid"`
+	}
+	if err := json.Unmarshal([]byte(cmp.Or(status.GetInfo()["info"], "{}")), &process); err != nil {
+		t.Fatal(err)
+	}
+	if process.PID == 0 {
+		return
+	}
+	ready := fmt.Sprintf("/proc/%d/root/ready", process.PID)
+	err = wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, limit, true, func(context.Context) (bool, error) {
+		_, err := os.Stat(ready)
+		return err == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("container %s did not get ready: %v", id, err)
+	}
 }
 
 func (k *kubelet) remove(t *testing.T, id string) {
