@@ -88,7 +88,7 @@ func drawAction(t *rapid.T, pods []podPlan) action {
 	kinds := []string{
 		"order", "order", "order", "order", "order", "order", "order", "order", "permit", "permit", "permit", "permit",
 		"cancel", "cancel", "cancel", "delete order", "delete order", "delete pod", "hold", "release",
-		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "router", "late answer", "collect", "collect", "crash container", "edit gate",
+		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "router", "late answer", "collect", "collect", "bury", "bury", "crash container", "edit gate",
 	}
 	a := action{
 		ticks: rapid.SampledFrom([]int{5, 1, 2, 3, 8, 11, 15, 20, 30, 60}).Draw(t, "ticks"),
@@ -246,6 +246,8 @@ func (w *world) do(a action) {
 		w.lateAnswer(p)
 	case "collect":
 		w.collect(a.image)
+	case "bury":
+		w.bury(p)
 	case "edit gate":
 		w.after(w.jitter(100*time.Millisecond), func() { w.editGate(p) })
 	case "crash container":

@@ -250,16 +250,30 @@ func swapTimes(s *sight, reports []v1alpha1.ContainerReport) (stopped, started t
 		if r.Before == nil || r.Planned == 0 {
 			continue
 		}
-		for _, c := range s.cri.Containers {
-			switch {
-			case c.ID == r.Before.ContainerID && c.State == cri.Exited:
-				stopped = latest(stopped, c.FinishedAt)
-			case r.After != nil && c.ID == r.After.ContainerID:
-				started = latest(started, c.StartedAt)
-			}
+		stopped = latest(stopped, endOf(s, r))
+		if r.After == nil {
+			continue
+		}
+		if now, ok := s.cri.Container(r.After.ContainerID); ok {
+			started = latest(started, now.StartedAt)
 		}
 	}
 	return stopped, started
+}
+
+// endOf returns when the old container of a replaced one ended. Kubelet may collect it as soon as the
+// next is made, and one that was never started does not end: they count until the next was made.
+func endOf(s *sight, r v1alpha1.ContainerReport) (end time.Time) {
+	old, ok := s.cri.Container(r.Before.ContainerID)
+	if ok && old.State != cri.Created {
+		return old.FinishedAt
+	}
+	for _, c := range s.cri.Containers {
+		if c.Name == r.Name && c.CreatedAt.After(s.patched().At) {
+			end = earliest(end, c.CreatedAt)
+		}
+	}
+	return end
 }
 
 func millis(d time.Duration) *int64 {

@@ -86,6 +86,9 @@ func (w *world) startMissing(p *simPod, images map[string]string) {
 		}
 		w.run(p, name, image, cri.Created)
 		id := p.newest(name).ID
+		if w.rng.IntN(10) == 0 {
+			w.bury(p) // the collector's turn falls between make and start
+		}
 		w.afterKubelet(w.jitter(300*time.Millisecond), func() {
 			w.begin(p, id, image)
 			w.startMissing(p, images)

@@ -240,6 +240,16 @@ func (r *rules) reports(w *world, p *simPod, order *v1alpha1.InPlaceUpdate, to v
 		r.baseline(w, p, to)
 	case to.Stage == v1alpha1.StageInService && len(order.Spec.Containers) > 0:
 		r.inService(w, p, order)
+		r.timed(w, p, to)
+	}
+}
+
+// timed: who replaced a container says how long its stop took.
+func (r *rules) timed(w *world, p *simPod, st v1alpha1.InPlaceUpdateStatus) {
+	for _, c := range st.Containers {
+		if c.Planned > 0 && st.Timings.Stop == nil {
+			w.broken(p, "replaced container %s, and does not say how long its stop took", c.Before.ContainerID)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"time"
 
 	"pitstop.dev/cri"
@@ -107,6 +108,19 @@ func (w *world) exit(p *simPod, id string) {
 		then()
 	}
 	w.kick(p)
+}
+
+// bury removes the Pod's containers that do not run but the newest of each name, as kubelet's collector
+// does once a minute. One that was just made and not yet started is the newest.
+func (w *world) bury(p *simPod) {
+	kept := map[string]bool{}
+	p.truth.Containers = slices.DeleteFunc(p.truth.Containers, func(c cri.Container) bool {
+		dead := c.State != cri.Running && kept[c.Name]
+		kept[c.Name] = kept[c.Name] || c.State != cri.Running
+		return dead
+	})
+	w.note(p, "its dead containers are collected")
+	w.agent.wake(p)
 }
 
 // collect removes an image that no container runs, as kubelet's collector may.

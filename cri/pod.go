@@ -83,6 +83,15 @@ func (p Pod) Newest(name string) (Container, bool) {
 	return p.Containers[i], true
 }
 
+// Container returns the record with this id.
+func (p Pod) Container(id string) (Container, bool) {
+	i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.ID == id })
+	if i < 0 {
+		return Container{}, false
+	}
+	return p.Containers[i], true
+}
+
 // Pod returns what the runtime knows about the Pod with this UID; no record at all is an
 // empty Pod and no error. The parts are read one after the other, and one missing record
 // proves nothing: kubelet may be replacing it at this moment.

@@ -119,6 +119,9 @@ func TestAContainerThatIgnoresSIGTERM(t *testing.T) {
 	s.give(u)
 	got := s.ends(v1alpha1.StageInService, "")
 	s.serves(img.v2, 1)
+	if took := got.Status.Timings; took == nil || took.Stop == nil || took.OutOfService == nil {
+		t.Fatalf("in service without all its timings: %+v %+v", got.Status, took)
+	}
 	t.Logf("stop took %d ms with stopTimeoutSeconds 2 and a grace of 300 s; out of service %d ms", *got.Status.Timings.Stop, *got.Status.Timings.OutOfService)
 }
 
