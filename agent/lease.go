@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -60,6 +61,7 @@ func (a *Agent) fill(l *coordinationv1.Lease) {
 	l.Spec.LeaseDurationSeconds = ptr.To(int32(v1alpha1.AgentLeaseDuration / time.Second))
 	l.Spec.RenewTime = &now
 	metav1.SetMetaDataAnnotation(&l.ObjectMeta, VersionAnnotation, a.cfg.Version)
+	metav1.SetMetaDataAnnotation(&l.ObjectMeta, v1alpha1.AnnotationAgentProtocol, strconv.Itoa(v1alpha1.AgentProtocol))
 }
 
 type leaseRequest struct {

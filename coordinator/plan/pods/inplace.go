@@ -59,6 +59,8 @@ func (d *decision) prepare(u *v1alpha1.UnitUpdate, members []*instance) standing
 				at = least(at, standing{stage: v1alpha1.UnitPreparing, reason: v1alpha1.UnitWaitingScheduling, message: notReady(p)})
 			case !d.alive(p.Node):
 				at = least(at, noAgent(v1alpha1.UnitRefused, p))
+			case d.s.Behind[p.Node]:
+				at = least(at, tooOld(v1alpha1.UnitPreparing, p))
 			case p.HeldInPlace: // by an attempt before, which its agent has followed too late
 				d.give(p, KeyRecovery, v1alpha1.PermitServe)
 				at = least(at, unanswered(v1alpha1.UnitPreparing, p))
@@ -123,6 +125,8 @@ func (d *decision) drainPod(u *v1alpha1.UnitUpdate, i *instance, p Pod, permit v
 		return standing{stage: v1alpha1.UnitRefused, reason: v1alpha1.UnitPodLost, message: "Pod " + p.Name + " is lost"}
 	case !d.alive(p.Node) && !u.Swapped:
 		return noAgent(v1alpha1.UnitRefused, p)
+	case d.s.Behind[p.Node] && !u.Swapped:
+		return tooOld(v1alpha1.UnitRefused, p)
 	}
 	d.place(p, d.change(u, i, p, permit))
 	o, answered := d.answer(u, p)
@@ -275,9 +279,12 @@ func gaveUp(o Order) bool {
 	return o.Stage == v1alpha1.StageRefused || o.Stage == v1alpha1.StageFailed
 }
 
-// gives is a standing for which the agent gives the reason.
+// gives is a standing for which the agent gives the reason, if it has one: its own pace needs none.
 func gives(stage v1alpha1.UnitStage, p Pod, o Order) standing {
-	reason := v1alpha1.UnitReason(cmp.Or(string(o.Reason), string(v1alpha1.UnitWaitingAgent)))
+	pace := map[v1alpha1.UnitStage]v1alpha1.UnitReason{
+		v1alpha1.UnitPreparing: v1alpha1.UnitWaitingPrepare, v1alpha1.UnitDraining: v1alpha1.UnitWaitingDrain, v1alpha1.UnitSwapping: v1alpha1.UnitWaitingSwap,
+	}[stage]
+	reason := cmp.Or(v1alpha1.UnitReason(o.Reason), pace, v1alpha1.UnitWaitingAgent)
 	message := cmp.Or(o.Message, "the agent is at stage "+string(o.Stage))
 	return standing{stage: stage, reason: reason, message: fmt.Sprintf("Pod %s on node %s: %s", p.Name, p.Node, message)}
 }
@@ -288,6 +295,11 @@ func unanswered(stage v1alpha1.UnitStage, p Pod) standing {
 
 func noAgent(stage v1alpha1.UnitStage, p Pod) standing {
 	return standing{stage: stage, reason: v1alpha1.UnitAgentMissing, message: "node " + p.Node + " of Pod " + p.Name + " has no live agent: see the DaemonSet pitstop-agent"}
+}
+
+func tooOld(stage v1alpha1.UnitStage, p Pod) standing {
+	return standing{stage: stage, reason: v1alpha1.UnitReason(v1alpha1.WaitingAgentTooOld), message: "the agent of node " + p.Node +
+		" of Pod " + p.Name + " is older than this coordinator and might not follow all of an order: update the DaemonSet pitstop-agent"}
 }
 
 // least returns the standing that is less far; what has ended badly goes before all.

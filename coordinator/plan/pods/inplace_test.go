@@ -88,6 +88,10 @@ func TestPrepareInPlace(t *testing.T) {
 			scene(images, update("", inPlace, "b", prepare)),
 			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}},
 		},
+		"an agent that is older than the order gets none": {
+			scene(images, agent, olderAgent, update("", inPlace, "b", prepare)),
+			told{Stage: v1alpha1.UnitPreparing, Recheck: half},
+		},
 		"a Pod that is lost meanwhile is recovered as ever": {
 			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePrepared), without("g-decode-0-0")),
 			told{Stage: v1alpha1.UnitPreparing, Recheck: half, Events: []string{v1alpha1.EventRecovering}, Do: []string{"DeleteOrder g-decode-0-0", "SetLeader g-prefill-0-0"}},
@@ -126,6 +130,10 @@ func TestDrainInPlace(t *testing.T) {
 		"an agent that dies ends it": {
 			scene(images, deadAgent, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDrained)),
 			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}},
+		},
+		"an agent that became older ends it": {
+			scene(images, agent, olderAgent, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDrained)),
+			told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}, Recheck: half},
 		},
 		"what takes too long ends it": {
 			scene(images, agent, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDraining), at(v1alpha1.UnitDraining, time.Hour)),

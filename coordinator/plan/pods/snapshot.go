@@ -44,6 +44,8 @@ type Snapshot struct {
 	// Agents says until when the agent of a node counts as alive. A node that is missing here has
 	// none.
 	Agents map[string]time.Time
+	// Behind are the nodes whose agents are too old to follow an order for an update in place.
+	Behind map[string]bool
 }
 
 // A Group is the ServingGroup as it was read.

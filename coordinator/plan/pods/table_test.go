@@ -54,6 +54,8 @@ func empty(s *pods.Snapshot) { s.Pods, s.Services, s.Group.Status.Instances = ni
 
 func agent(s *pods.Snapshot) { s.Agents["n"] = s.Now.Add(30 * time.Second) }
 
+func olderAgent(s *pods.Snapshot) { s.Behind = map[string]bool{"n": true} }
+
 func deadAgent(s *pods.Snapshot) { s.Agents["n"] = s.Now }
 
 func deleting(s *pods.Snapshot) { s.Group.Deleting = true }

@@ -298,10 +298,10 @@ func orderOf(sg *v1alpha1.ServingGroup, o *v1alpha1.InPlaceUpdate) pods.Order {
 	}
 }
 
-// agents finds out until when the agents of the Pods' nodes count as alive. A Lease that looks expired
+// agents finds out until when the agents of the Pods' nodes count as alive, and which are too old. A Lease that looks expired
 // is asked for: nothing is deleted without a drain because a cache is late.
 func (r *Reconciler) agents(ctx context.Context, s *sight, from source) error {
-	s.snap.Agents = make(map[string]time.Time)
+	s.snap.Agents, s.snap.Behind = make(map[string]time.Time), make(map[string]bool)
 	for _, p := range s.snap.Pods {
 		if _, known := s.snap.Agents[p.Node]; known || p.Node == "" {
 			continue
@@ -317,6 +317,7 @@ func (r *Reconciler) agents(ctx context.Context, s *sight, from source) error {
 		}
 		if err == nil {
 			s.snap.Agents[p.Node] = aliveUntil(&lease)
+			s.snap.Behind[p.Node] = !v1alpha1.AgentUnderstands(lease.Annotations)
 		}
 	}
 	return nil

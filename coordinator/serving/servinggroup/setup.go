@@ -142,14 +142,15 @@ func settingsChanged() predicate.Predicate {
 	}
 }
 
-// livenessChanged passes only the renewals of a Lease that had expired. That one expires is seen by
+// livenessChanged passes only the renewals of a Lease that had expired, or of another agent's version. That one expires is seen by
 // the clock of whoever waits for the agent.
 func livenessChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			old, ok := e.ObjectOld.(*coordinationv1.Lease)
 			now, is := e.ObjectNew.(*coordinationv1.Lease)
-			return ok && is && now.Spec.RenewTime != nil && aliveUntil(old).Before(now.Spec.RenewTime.Time)
+			return ok && is && now.Spec.RenewTime != nil && (aliveUntil(old).Before(now.Spec.RenewTime.Time) ||
+				v1alpha1.AgentUnderstands(old.Annotations) != v1alpha1.AgentUnderstands(now.Annotations))
 		},
 	}
 }

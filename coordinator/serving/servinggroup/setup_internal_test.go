@@ -1,6 +1,7 @@
 package servinggroup
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -49,15 +50,18 @@ func TestLeaseWakesOnlyWhenTheAgentComesBack(t *testing.T) {
 	lease := func(at time.Duration) *coordinationv1.Lease {
 		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(time.Unix(1000, 0).Add(at)))}}
 	}
+	newer := lease(10 * time.Second)
+	newer.Annotations = map[string]string{v1alpha1.AnnotationAgentProtocol: strconv.Itoa(v1alpha1.AgentProtocol)}
 	for name, tt := range map[string]struct {
 		from, to *coordinationv1.Lease
 		want     bool
 	}{
-		"renewed in time":            {lease(0), lease(10 * time.Second), false},
-		"renewed at the end":         {lease(0), lease(v1alpha1.AgentLeaseDuration), false},
-		"renewed too late":           {lease(0), lease(v1alpha1.AgentLeaseDuration + 1), true},
-		"renewed for the first time": {&coordinationv1.Lease{}, lease(0), true},
-		"given up":                   {lease(0), &coordinationv1.Lease{}, false},
+		"renewed in time":                   {lease(0), lease(10 * time.Second), false},
+		"renewed at the end":                {lease(0), lease(v1alpha1.AgentLeaseDuration), false},
+		"renewed too late":                  {lease(0), lease(v1alpha1.AgentLeaseDuration + 1), true},
+		"renewed for the first time":        {&coordinationv1.Lease{}, lease(0), true},
+		"by an agent that understands more": {lease(0), newer, true},
+		"given up":                          {lease(0), &coordinationv1.Lease{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := livenessChanged().Update(event.UpdateEvent{ObjectOld: tt.from, ObjectNew: tt.to}); got != tt.want {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -397,6 +398,7 @@ func (w *world) lease() {
 	w.t.Helper()
 	l := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: v1alpha1.AgentLeaseName(node)}}
 	err := w.api.Get(w.t.Context(), client.ObjectKeyFromObject(&l), &l)
+	l.Annotations = map[string]string{v1alpha1.AnnotationAgentProtocol: strconv.Itoa(v1alpha1.AgentProtocol)}
 	l.Spec.RenewTime = new(metav1.NewMicroTime(w.clock.Now()))
 	if apierrors.IsNotFound(err) {
 		w.must(w.api.Create(w.t.Context(), &l))

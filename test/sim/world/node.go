@@ -1,6 +1,7 @@
 package world
 
 import (
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -107,6 +108,7 @@ func (w *World) renew(n *node) {
 	}
 	lease := &coordinationv1.Lease{}
 	lease.Namespace, lease.Name = key.Namespace, key.Name
+	lease.Annotations = map[string]string{v1alpha1.AnnotationAgentProtocol: strconv.Itoa(v1alpha1.AgentProtocol)}
 	seconds := int32(v1alpha1.AgentLeaseDuration / time.Second)
 	lease.Spec = coordinationv1.LeaseSpec{RenewTime: &now, HolderIdentity: &n.name, LeaseDurationSeconds: &seconds}
 	w.must(w.as("agent/"+n.name).Create(w.ctx, lease))
