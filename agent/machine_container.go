@@ -94,9 +94,12 @@ func (u Update) wholeAtSpec() bool {
 	})
 }
 
-// kubeletBehind reports whether kubelet has not yet acted on a patch of an attempt before.
+// kubeletBehind reports whether kubelet has not yet acted on a patch of an attempt before. A container that was
+// made for other images, and not started yet, will be: kubelet may begin to end it at any time.
 func (u Update) kubeletBehind() bool {
-	return u.swapOpen() && slices.ContainsFunc(u.Containers, Container.old)
+	return u.swapOpen() && slices.ContainsFunc(u.Containers, func(c Container) bool {
+		return c.Regular && (c.Now.Up || c.Now.Made) && c.Now.Hash != c.SpecHash
+	})
 }
 
 // inBaseline reports whether the running container is older than the present swap.

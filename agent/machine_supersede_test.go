@@ -42,6 +42,9 @@ func TestNextSupersedes(t *testing.T) {
 		"waits until kubelet has acted on the patch before": {
 			openSwap(reported(drain, "")), waits(drain, v1alpha1.WaitingKubelet).until(120),
 		},
+		"waits too where kubelet has made a container for the images before, and not started it": {
+			openSwap(reported(drain, ""), engine(runs("c-before", "before"), made)), waits(drain, v1alpha1.WaitingKubelet).until(1900),
+		},
 		"patches once it has": {
 			openSwap(reported(drain, ""), engine(runs("c-new", "new"))), do(ActPatch, swap),
 		},

@@ -7,7 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"pitstop.dev/agent/journal"
 	"pitstop.dev/api/v1alpha1"
@@ -166,6 +168,7 @@ func (t *tracks) since(s *sight) (v1alpha1.Stage, time.Time) {
 	st := s.order.Status
 	if s.track.stage == "" && st.Attempt == s.order.Spec.Attempt && st.StageSince != nil {
 		t.move(s.track, st.Stage, st.StageSince.Time)
+		s.track.patient = ptr.Deref(st.ProgressSince, metav1.MicroTime{}).Time
 		if st.Reason == v1alpha1.WaitingPermit || st.Reason == v1alpha1.WaitingHeld {
 			s.track.patient = s.now
 		}

@@ -123,6 +123,9 @@ func (a *Agent) status(s *sight, u Update, step Step) v1alpha1.InPlaceUpdateStat
 		}
 		st.Stage, st.StageSince = step.Stage, &metav1.MicroTime{Time: since}
 	}
+	if st.ProgressSince = st.StageSince; s.track != nil && st.StageSince != nil {
+		st.ProgressSince = &metav1.MicroTime{Time: latest(st.StageSince.Time, s.track.patient)}
+	}
 	if s.pod != nil && !u.Pod.Gone {
 		a.fillContainers(s, u, step, &st)
 		a.fillTimings(s, u, step, &st)

@@ -36,6 +36,11 @@ type InPlaceUpdateStatus struct {
 	// +optional
 	StageSince *metav1.MicroTime `json:"stageSince,omitempty"`
 
+	// progressSince is what the progress deadline of the stage counts from: stageSince, or the end of the
+	// latest wait for a permit or for a hold of somebody else, which no deadline bounds.
+	// +optional
+	ProgressSince *metav1.MicroTime `json:"progressSince,omitempty"`
+
 	// containers hold the baseline and the outcome of every regular container of the Pod.
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=map

@@ -256,6 +256,10 @@ func (in *InPlaceUpdateStatus) DeepCopyInto(out *InPlaceUpdateStatus) {
 		in, out := &in.StageSince, &out.StageSince
 		*out = (*in).DeepCopy()
 	}
+	if in.ProgressSince != nil {
+		in, out := &in.ProgressSince, &out.ProgressSince
+		*out = (*in).DeepCopy()
+	}
 	if in.Containers != nil {
 		in, out := &in.Containers, &out.Containers
 		*out = make([]ContainerReport, len(*in))

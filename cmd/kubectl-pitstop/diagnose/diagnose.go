@@ -4,6 +4,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -221,7 +222,8 @@ func deadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) *Deadline {
 	if endless || u.Status.StageSince == nil {
 		return nil
 	}
-	return &Deadline{At: metav1.NewTime(u.Status.StageSince.Add(u.Spec.ProgressDeadline())), Then: then}
+	since := cmp.Or(u.Status.ProgressSince, u.Status.StageSince)
+	return &Deadline{At: metav1.NewTime(since.Add(u.Spec.ProgressDeadline())), Then: then}
 }
 
 // failure is what a deadline after the patch brings.
