@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 // blocked names the first of what stands in the way, the gravest first.
 func (w *world) blocked() Verdict {
 	for _, found := range []func() *Verdict{
-		w.blockedRevision, w.blockedFailed, w.blockedRejected, w.blockedNotInPlace, w.blockedGroup, w.blockedBudget, w.blockedStage,
+		w.blockedRevision, w.blockedFailed, w.blockedRejected, w.blockedNotInPlace, w.blockedGroup, w.blockedAgain, w.blockedBudget, w.blockedStage,
 		w.blockedUnavailable, w.blockedUnready,
 	} {
 		if v := found(); v != nil {
@@ -66,6 +67,24 @@ func (w *world) blockedGroup() *Verdict {
 		if c := g.blocked; c != nil {
 			return blockedBy(v1alpha1.ConditionReason(c.Reason), "%s since %s: %s", g.Name, c.LastTransitionTime.UTC().Format(time.RFC3339), c.Message)
 		}
+	}
+	return nil
+}
+
+// blockedAgain finds a unit whose attempt was refused and is being made again: until it is told how that ends, what
+// stood in the way still does.
+func (w *world) blockedAgain() *Verdict {
+	for u := range w.units() {
+		update := cmp.Or(u.ahead, u.open)
+		prepares := update != nil && (update.Permit == v1alpha1.PermitPrepare || update.Swapped)
+		if !prepares || update.Tries == 0 || u.report != nil && !u.reached(v1alpha1.UnitPreparing) {
+			continue
+		}
+		text := "not yet reported on"
+		if u.report != nil {
+			text = fmt.Sprintf("%s: %s", u.report.Reason, u.report.Message)
+		}
+		return blockedBy(v1alpha1.BlockedRefused, "%s was refused revision %s and is prepared again (try %d), %s", u.name(), update.Target, update.Tries+1, text)
 	}
 	return nil
 }

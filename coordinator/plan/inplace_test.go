@@ -42,6 +42,8 @@ func opened(change func(*v1alpha1.UnitUpdate)) func(*Snapshot) {
 	return func(s *Snapshot) { change(&s.Groups[0].Spec.Updates[0]) }
 }
 
+func again(u *v1alpha1.UnitUpdate) { u.Tries = 5 }
+
 func swappedBefore(u *v1alpha1.UnitUpdate) { u.Swapped = true }
 
 func TestUnitsArePreparedAheadOfTheBudget(t *testing.T) {
@@ -199,6 +201,9 @@ func TestWhatBlocksInPlace(t *testing.T) {
 			inPlace(1, "0 old ready").but(func(s *Snapshot) { s.Obstacles = map[string]string{"old": "a volume"} }), v1alpha1.BlockedNotInPlace,
 		},
 		"a rejected revision": {inPlace(1, "0 old ready").but(func(s *Snapshot) { s.Rejected = "new" }), v1alpha1.BlockedRejected},
+		"an attempt that is made again, until it is told how it ends":   {inPlace(1, "0 old ready iPrepare:Preparing:new").but(opened(again)), v1alpha1.BlockedRefused},
+		"not one that is made for the first time":                       {inPlace(1, "0 old ready iPrepare:Preparing:new"), v1alpha1.NotBlocked},
+		"nor one that is prepared after all":                            {inPlace(1, "0 old ready iPrepare:Prepared:new").but(opened(again)), v1alpha1.NotBlocked},
 		"not one that all units are at, as the one that failed is gone": {inPlace(1, "0 new ready").but(func(s *Snapshot) { s.Rejected = "new" }), v1alpha1.NotBlocked},
 	} {
 		t.Run(name, func(t *testing.T) {
