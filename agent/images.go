@@ -22,6 +22,8 @@ const (
 	// retryFirst and retryMost bound the wait before a pull is tried again.
 	retryFirst = time.Second
 	retryMost  = 30 * time.Second
+	// broughtBy is how soon an image is seen that kubelet brings, because this node may not pull it.
+	broughtBy = 2 * time.Second
 )
 
 // images brings images to the node and proves them. Pulls run beside the agent's work, at most
@@ -109,6 +111,9 @@ func (p *pull) retrying(now time.Time) Proof {
 	again.retryAt = now.Add(retryMost)
 	f := again.failure(now)
 	f.State, f.RetryAt = ProofPending, time.Time{}
+	if f.Why == v1alpha1.WaitingUnauthorized {
+		f.RetryAt = now.Add(broughtBy)
+	}
 	return f
 }
 
@@ -128,6 +133,8 @@ func (p *pull) failure(now time.Time) Proof {
 	}
 	if !now.Before(p.retryAt) {
 		f.State = ProofMissing
+	} else if f.Why == v1alpha1.WaitingUnauthorized {
+		f.RetryAt = earliest(f.RetryAt, now.Add(broughtBy))
 	}
 	return f
 }

@@ -68,6 +68,9 @@ func (a *Agent) waiting(s *sight, u Update, step Step) (Step, *v1alpha1.InPlaceU
 	if same || !s.track.reported.IsZero() {
 		due = latest(due, s.track.reported.Add(refreshEvery))
 	}
+	if step.Reason == v1alpha1.WaitingUnauthorized && !same {
+		due = s.now // the coordinator waits for it, to have kubelet bring the image
+	}
 	if s.now.Before(due) {
 		step.Until = earliest(step.Until, due)
 		return step, nil

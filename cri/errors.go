@@ -142,3 +142,19 @@ func scrub(text, ref string) string {
 	}
 	return text
 }
+
+// passedOn is how kubelet passes a runtime's error on.
+var passedOn = regexp.MustCompile(`rpc error: code = (\w+) desc = `)
+
+// PullFailure gives the text of a failed pull of ref, as kubelet passes it on, its meaning: one of the errors
+// that Pull returns, or one without a meaning.
+func PullFailure(ref, text string) error {
+	code := codes.Unknown
+	if m := passedOn.FindStringSubmatchIndex(text); m != nil {
+		if text[m[2]:m[3]] == codes.NotFound.String() {
+			code = codes.NotFound
+		}
+		text = text[m[1]:]
+	}
+	return classifyPull(ref, status.Error(code, text))
+}

@@ -244,6 +244,9 @@ func TestClassifyPull(t *testing.T) {
 				if errors.Is(got, s) != errors.Is(tt.want, s) {
 					t.Errorf("is %v: %t, want the meaning %v", s, errors.Is(got, s), tt.want)
 				}
+				if passed := PullFailure(ref, "rpc error: code = "+tt.code.String()+" desc = "+tt.text); tt.code != codes.Unavailable && tt.code != codes.Unimplemented && errors.Is(passed, s) != errors.Is(tt.want, s) {
+					t.Errorf("as kubelet passes it on: is %v: %t, want the meaning %v", s, errors.Is(passed, s), tt.want)
+				}
 			}
 			if !strings.HasSuffix(got.Error(), tt.text) {
 				t.Errorf("the text is lost: %v", got)

@@ -59,6 +59,8 @@ const (
 	BlockedNotInPlace ConditionReason = "NotPossibleInPlace"
 	// BlockedRejected: a unit failed at the target under onFailure Rollback.
 	BlockedRejected ConditionReason = "RevisionRejected"
+	// BlockedPin: the registry wants credentials for an image, and a pin Pod cannot bring it either.
+	BlockedPin ConditionReason = "PinPodFailing"
 	// BlockedRevision: a revision that units need is missing or cannot be read. Nothing of those
 	// units is created or deleted.
 	BlockedRevision ConditionReason = "RevisionUnresolved"
@@ -80,6 +82,10 @@ const (
 	UnitWaitingPrepare UnitReason = "Preparing"
 	// UnitWaitingAgent: the agent of a Pod's node has not answered yet.
 	UnitWaitingAgent UnitReason = "AgentNotAnswering"
+	// UnitWaitingPin: the registry wants credentials for an image; a pin Pod has kubelet bring it.
+	UnitWaitingPin UnitReason = "PinPodPulling"
+	// UnitPinFails: a pin Pod cannot bring an image; the message says why.
+	UnitPinFails UnitReason = "PinPodFailing"
 	// UnitWaitingSwap: containers of a Pod are being restarted.
 	UnitWaitingSwap UnitReason = "Swapping"
 	// UnitWaitingDrain: requests of a Pod have not ended.

@@ -95,6 +95,15 @@ type ServingGroupStatus struct {
 	// +listMapKey=unit
 	// +optional
 	Updates []UnitUpdateStatus `json:"updates,omitempty"`
+
+	// pinPods are the names of the Pods that have kubelet bring images of open updates in place to nodes, for
+	// which the registry wants credentials.
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +listType=set
+	// +optional
+	PinPods []string `json:"pinPods,omitempty"`
 }
 
 // InstanceStatus reports on one role instance.

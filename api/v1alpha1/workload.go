@@ -18,6 +18,9 @@ const (
 	LabelLeader = "pitstop.dev/leader"
 	// LabelStable is "true" on the Pods that serve the stable revision's traffic.
 	LabelStable = "pitstop.dev/stable"
+	// LabelPin is on a pin Pod and on no other: the name of the ServingGroup for whose updates it has kubelet
+	// bring an image to a node. A pin Pod has none of the labels of a ModelServing's Pods.
+	LabelPin = "pitstop.dev/pin-pod"
 )
 
 // UnitAttempt is an annotation on an InPlaceUpdate of a ServingGroup's Pod: the attempt of the unit for

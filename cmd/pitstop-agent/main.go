@@ -36,7 +36,19 @@ func command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
 	}
 	f.bind(cmd.Flags())
+	cmd.AddCommand(pause())
 	return cmd
+}
+
+// pause is what a pin Pod runs: it keeps its image in use until it is told to stop.
+func pause() *cobra.Command {
+	return &cobra.Command{
+		Use: "pause", Short: "Does nothing until it is told to stop: what pin Pods run", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			<-cmd.Context().Done()
+			return nil
+		},
+	}
 }
 
 func run(ctx context.Context, f flags) error {

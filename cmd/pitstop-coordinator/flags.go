@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/coordinator/serving/servinggroup"
 )
 
 const (
@@ -39,6 +40,8 @@ type flags struct {
 	qps                 float32
 	burst, verbosity    int
 	webhook             int
+	pinImage            string
+	pinPriority         string
 }
 
 func (f *flags) bind(fs *pflag.FlagSet) {
@@ -48,6 +51,8 @@ func (f *flags) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.metrics, "metrics", ":9465", "address of /metrics")
 	fs.StringVar(&f.health, "health", ":9466", "address of /healthz and /readyz")
 	fs.IntVar(&f.webhook, "webhook-port", 9443, "port of the webhook that validates ModelServings")
+	fs.StringVar(&f.pinImage, "pin-image", "", "image of pitstop-agent, which pin Pods run; empty: none is made for private images")
+	fs.StringVar(&f.pinPriority, "pin-priority-class", servinggroup.DefaultPinPriority, "PriorityClass of pin Pods, below that of all workload; empty: none")
 	fs.Float32Var(&f.qps, "kube-api-qps", 500, "requests per second to the API server")
 	fs.IntVar(&f.burst, "kube-api-burst", 1000, "burst of requests to the API server")
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log level: 0 what an operator acts on, 1 every step, 2 why something waits")

@@ -55,7 +55,7 @@ func run(ctx context.Context, f flags) error {
 	}
 	if err := errors.Join(
 		serveModels(ctx, mgr),
-		serveGroups(ctx, mgr, f.namespace),
+		serveGroups(ctx, mgr, &f),
 		admission.Setup(mgr, admission.Config{Namespace: f.namespace, Port: f.webhook}),
 		mgr.AddHealthzCheck("alive", healthz.Ping),
 		mgr.AddReadyzCheck("alive", healthz.Ping),

@@ -107,8 +107,8 @@ patches:
   patch: |
     - {op: replace, path: /spec/template/spec/containers/0/image, value: %q}
     - {op: replace, path: /spec/replicas, value: 1}
-    - {op: add, path: /spec/template/spec/containers/0/args, value: ["--v=1"]}
-`, base, DaemonSet, agent, NoAgent, Coordinator, coordinator)
+    - {op: add, path: /spec/template/spec/containers/0/args, value: ["--v=1", "--pin-image=%s"]}
+`, base, DaemonSet, agent, NoAgent, Coordinator, coordinator, agent)
 }
 
 // WaitAgents returns when the agent of this generation is ready on every node.

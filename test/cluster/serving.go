@@ -28,6 +28,8 @@ type ServingSpec struct {
 	Env      map[string]string // the knobs of all engines
 	// Back has decode drained after prefill.
 	Back bool
+	// PullSecret is the name of the Secret that kubelet pulls with; empty: none.
+	PullSecret string
 }
 
 // Serving returns the manifest.
@@ -48,6 +50,9 @@ func (s ServingSpec) Serving() *v1alpha1.ModelServing {
 
 func (s ServingSpec) template(image string) corev1.PodTemplateSpec {
 	pod := PodSpec{Image: image, Grace: 5, Ungated: true, Env: s.Env}.Pod()
+	if s.PullSecret != "" {
+		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: s.PullSecret}}
+	}
 	return corev1.PodTemplateSpec{Spec: pod.Spec}
 }
 

@@ -67,6 +67,14 @@ type play struct {
 // the end of the test.
 func newPlay(t *testing.T, name string, strategy v1alpha1.RolloutStrategy, rules record.Rules) *play {
 	t.Helper()
+	return newPlayOf(t, cluster.ServingSpec{Name: name, Strategy: strategy}, rules)
+}
+
+// newPlayOf is newPlay with more said of the ModelServing.
+func newPlayOf(t *testing.T, spec cluster.ServingSpec, rules record.Rules) *play {
+	t.Helper()
+	name := spec.Name
+	spec.Replicas, spec.Workers, spec.Prefill, spec.Decode = 4, 1, img.v1, img.v1
 	rules.Name, rules.Workers = name, map[string]int32{"prefill": 1, "decode": 0}
 	if rules.Broken == nil {
 		rules.Broken = map[string]bool{}
@@ -77,10 +85,7 @@ func newPlay(t *testing.T, name string, strategy v1alpha1.RolloutStrategy, rules
 		t.Fatal(err)
 	}
 	t.Cleanup(p.end)
-	_, err = p.Declare(t.Context(), cluster.ServingSpec{
-		Name: name, Replicas: 4, Workers: 1, Prefill: img.v1, Decode: img.v1, Strategy: strategy,
-	})
-	if err != nil {
+	if _, err = p.Declare(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
 	p.waits(cluster.Complete)

@@ -97,6 +97,11 @@ func ExplainCondition(r v1alpha1.ConditionReason) (Text, bool) {
 			"a unit failed at the target and was taken back to its previous revision (onFailure Rollback), so no unit is brought to that target any more",
 			"correct the template, or go back with `kubectl pitstop undo NAME`: another target is tried anew",
 		}
+	case v1alpha1.BlockedPin:
+		t = Text{
+			"the registry wants credentials for an image of the target, and the pin Pod that has kubelet pull it with the Pod's pull secrets cannot bring it either; the unit serves meanwhile",
+			"the message says what kubelet or the API server says: correct the Secrets that the template's imagePullSecrets or its service account name, or the quota or policy that refuses the pin Pod; it is tried again by itself",
+		}
 	case v1alpha1.BlockedRevision:
 		t = Text{
 			"a ControllerRevision that units are bound to is missing or cannot be read; nothing of those units is created or deleted, and everything else goes on",
@@ -143,7 +148,7 @@ func ConditionOf(r v1alpha1.ConditionReason) string {
 	case v1alpha1.GroupReady, v1alpha1.GroupNotReady:
 		return v1alpha1.ConditionReady
 	case v1alpha1.NotBlocked, v1alpha1.BlockedBudget, v1alpha1.BlockedUnavailable, v1alpha1.BlockedFailed,
-		v1alpha1.BlockedRefused, v1alpha1.BlockedNotInPlace, v1alpha1.BlockedRejected, v1alpha1.BlockedRevision, v1alpha1.BlockedName, v1alpha1.BlockedCreate, v1alpha1.BlockedDelete,
+		v1alpha1.BlockedRefused, v1alpha1.BlockedNotInPlace, v1alpha1.BlockedRejected, v1alpha1.BlockedPin, v1alpha1.BlockedRevision, v1alpha1.BlockedName, v1alpha1.BlockedCreate, v1alpha1.BlockedDelete,
 		v1alpha1.BlockedDeadline, v1alpha1.BlockedNode:
 		return v1alpha1.ConditionBlocked
 	}
@@ -164,6 +169,16 @@ func ExplainUnit(r v1alpha1.UnitReason) (Text, bool) {
 		t = Text{
 			"the agent of a Pod's node has not yet said more about the attempt",
 			"its next report, within seconds; if it lasts, read the log of the agent on that node",
+		}
+	case v1alpha1.UnitWaitingPin:
+		t = Text{
+			"the registry wants credentials for an image, so a pin Pod on the node of the Pod has kubelet pull it with the Pod's pull secrets; the unit serves meanwhile",
+			"the pull ends, and the agent proves the image: `kubectl describe pod` of the pin Pod that the message names says how far it is",
+		}
+	case v1alpha1.UnitPinFails:
+		t = Text{
+			"the pin Pod cannot bring the image; the message has the words of kubelet or of the API server",
+			"correct the Secrets that the template's imagePullSecrets or its service account name, or raise the quota; where the cluster has no image volumes (Kubernetes 1.36 or later has), preload the image on the node: `crictl pull --creds USER:PASSWORD IMAGE`; at the deadline the attempt is given up, and made again after a pause",
 		}
 	case v1alpha1.UnitWaitingSwap:
 		t = Text{

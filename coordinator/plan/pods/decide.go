@@ -18,6 +18,9 @@ type decision struct {
 	stages    map[string]v1alpha1.UnitUpdateStatus
 	// creates come last: what they wait for is then under way.
 	creates []Action
+	// pins are the pin Pods by name; makePins are those to be made.
+	pins     map[string]Pin
+	makePins []Action
 	// blocks are what stands in the way, the gravest first.
 	blocks []Verdict
 	// notBefore is when the next timer ends; zero if none runs.
@@ -30,7 +33,7 @@ func Decide(s Snapshot) Plan {
 	d := &decision{
 		s: s, instances: instances(s),
 		orders: make(map[string]Order, len(s.Orders)), services: make(map[string]Service, len(s.Services)),
-		stages: make(map[string]v1alpha1.UnitUpdateStatus, len(s.Group.Status.Updates)),
+		stages: make(map[string]v1alpha1.UnitUpdateStatus, len(s.Group.Status.Updates)), pins: make(map[string]Pin, len(s.Pins)),
 	}
 	for _, o := range s.Orders {
 		d.orders[o.Name] = o
@@ -40,6 +43,9 @@ func Decide(s Snapshot) Plan {
 	}
 	for _, u := range s.Group.Status.Updates {
 		d.stages[u.Unit] = u
+	}
+	for _, p := range s.Pins {
+		d.pins[p.Name] = p
 	}
 	d.strayOrders()
 	d.relabel()
@@ -55,7 +61,8 @@ func Decide(s Snapshot) Plan {
 		d.leaders()
 	}
 	d.tidyServices()
-	d.plan.Actions = append(d.plan.Actions, d.creates...)
+	d.tidyPins()
+	d.plan.Actions = slices.Concat(d.plan.Actions, d.creates, d.makePins) // what serves comes before what prepares
 	d.report()
 	if !d.notBefore.IsZero() {
 		d.plan.Recheck = max(d.notBefore.Sub(s.Now), time.Second)

@@ -16,9 +16,8 @@ func (d *decision) inPlace(u *v1alpha1.UnitUpdate, members []*instance) standing
 			return standing{frozen: true}
 		}
 	}
-	waits := u.NotBefore != nil && !u.Permit.Allows(v1alpha1.PermitSwap) && !d.due(u.NotBefore.Time)
 	switch {
-	case waits:
+	case d.waits(u):
 		return d.again(u)
 	case !u.Permit.Allows(v1alpha1.PermitDrain):
 		return d.prepare(u, members)
@@ -66,24 +65,24 @@ func (d *decision) prepare(u *v1alpha1.UnitUpdate, members []*instance) standing
 				at = least(at, unanswered(v1alpha1.UnitPreparing, p))
 			default:
 				d.place(p, d.change(u, i, p, v1alpha1.PermitPrepare))
-				at = least(at, d.prepared(u, p))
+				at = least(at, d.prepared(u, i, p))
 			}
 		}
 	}
 	return at
 }
 
-func (d *decision) prepared(u *v1alpha1.UnitUpdate, p Pod) standing {
+func (d *decision) prepared(u *v1alpha1.UnitUpdate, i *instance, p Pod) standing {
 	o, answered := d.answer(u, p)
 	switch {
 	case !answered:
 		return unanswered(v1alpha1.UnitPreparing, p)
 	case gaveUp(o):
-		return gives(v1alpha1.UnitRefused, p, o)
+		return d.ended(u, i, p)
 	case o.Stage == v1alpha1.StageCancelled:
 		return standing{stage: v1alpha1.UnitPreparing, reason: v1alpha1.UnitPodLost, message: "Pod " + p.Name + " is lost"}
 	case o.Stage == v1alpha1.StagePending || o.Stage == v1alpha1.StagePreparing:
-		return gives(v1alpha1.UnitPreparing, p, o)
+		return d.reported(v1alpha1.UnitPreparing, u, i, p)
 	}
 	return standing{stage: v1alpha1.UnitPrepared}
 }
@@ -132,7 +131,7 @@ func (d *decision) drainPod(u *v1alpha1.UnitUpdate, i *instance, p Pod, permit v
 	o, answered := d.answer(u, p)
 	switch {
 	case answered && gaveUp(o):
-		return gives(v1alpha1.UnitRefused, p, o)
+		return d.ended(u, i, p)
 	case answered && o.Stage == v1alpha1.StageDrained:
 		return standing{stage: v1alpha1.UnitDrained}
 	case !d.alive(p.Node):
@@ -140,7 +139,7 @@ func (d *decision) drainPod(u *v1alpha1.UnitUpdate, i *instance, p Pod, permit v
 	case !answered:
 		return unanswered(v1alpha1.UnitDraining, p)
 	}
-	return gives(v1alpha1.UnitDraining, p, o)
+	return d.reported(v1alpha1.UnitDraining, u, i, p)
 }
 
 // swapInPlace has the changed containers of all Pods restarted, and Pods that are lost made anew at the
@@ -302,9 +301,10 @@ func tooOld(stage v1alpha1.UnitStage, p Pod) standing {
 		" of Pod " + p.Name + " is older than this coordinator and might not follow all of an order: update the DaemonSet pitstop-agent"}
 }
 
-// least returns the standing that is less far; what has ended badly goes before all.
+// least returns the standing that is less far; what has ended badly goes before all. Of two that are as far it is
+// that which needs a person.
 func least(a, b standing) standing {
-	if order(b.stage) < order(a.stage) {
+	if order(b.stage) < order(a.stage) || b.stage == a.stage && b.reason == v1alpha1.UnitPinFails {
 		return b
 	}
 	return a

@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -59,6 +60,10 @@ const (
 	UpdateOrder ActionKind = "UpdateOrder"
 	// DeleteOrder deletes one, by UID.
 	DeleteOrder ActionKind = "DeleteOrder"
+	// CreatePin makes a pin Pod.
+	CreatePin ActionKind = "CreatePin"
+	// DeletePin deletes one, by UID.
+	DeletePin ActionKind = "DeletePin"
 	// ClearHold takes the annotation hold.unit from a Pod.
 	ClearHold ActionKind = "ClearHold"
 	// OpenGate opens the gate of a Pod for the first time, and takes hold.unit away with it.
@@ -86,6 +91,8 @@ type Action struct {
 	Pod NewPod
 	// Order is what CreateOrder and UpdateOrder write.
 	Order NewOrder
+	// Pin says what CreatePin makes.
+	Pin NewPin
 }
 
 // NewPod says which Pod to make.
@@ -142,6 +149,9 @@ func (p Plan) Decisive(old v1alpha1.ServingGroupStatus) bool {
 		if was[unit] == nil || was[unit].Phase != i.Phase {
 			return true
 		}
+	}
+	if slices.ContainsFunc(old.PinPods, func(name string) bool { return !slices.Contains(p.Status.PinPods, name) }) {
+		return true
 	}
 	for unit, i := range was {
 		if is[unit] == nil || is[unit].LivePods < i.LivePods {

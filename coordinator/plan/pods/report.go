@@ -18,6 +18,8 @@ const (
 	reread = 30 * time.Second
 	// maxMessage is the longest message that the API takes.
 	maxMessage = 1024
+	// maxPins is how many names of pin Pods the status takes.
+	maxPins = 1000
 )
 
 // report says what is, and what stands in the way.
@@ -32,8 +34,9 @@ func (d *decision) report() {
 		st.LivePods += one.LivePods
 		st.Instances = append(st.Instances, one)
 	}
+	st.PinPods = d.pinNames()
 	for n := range st.Updates {
-		st.Updates[n].Message = cut(st.Updates[n].Message)
+		st.Updates[n].Message = Cut(st.Updates[n].Message)
 	}
 	d.unresolved()
 	d.stuckPods()
@@ -48,7 +51,7 @@ func (d *decision) report() {
 // SetCondition writes a verdict into the status.
 func SetCondition(st *v1alpha1.ServingGroupStatus, kind string, v Verdict, now metav1.Time) {
 	c := metav1.Condition{
-		Type: kind, Status: metav1.ConditionFalse, Reason: string(v.Reason), Message: cut(v.Message),
+		Type: kind, Status: metav1.ConditionFalse, Reason: string(v.Reason), Message: Cut(v.Message),
 		ObservedGeneration: st.ObservedGeneration, LastTransitionTime: now,
 	}
 	if v.True {
@@ -73,7 +76,7 @@ func (d *decision) reportInstance(i *instance) v1alpha1.InstanceStatus {
 	if one.Ready {
 		one.ReadySince = i.readySince()
 	} else {
-		one.Message = cut(i.why(d.s.Group.Name))
+		one.Message = Cut(i.why(d.s.Group.Name))
 	}
 	if entry, ok := i.at(0); !ok || !entry.Ready || entry.Deleting {
 		if one.DownSince = i.old.DownSince; one.DownSince == nil {
@@ -183,7 +186,7 @@ func (d *decision) stuckPods() {
 func gravest(all []Verdict) Verdict {
 	order := []v1alpha1.ConditionReason{
 		v1alpha1.BlockedRevision, v1alpha1.BlockedName, v1alpha1.BlockedCreate, v1alpha1.BlockedNode,
-		v1alpha1.BlockedDelete, v1alpha1.BlockedFailed, v1alpha1.BlockedRefused, v1alpha1.BlockedDeadline,
+		v1alpha1.BlockedDelete, v1alpha1.BlockedFailed, v1alpha1.BlockedRefused, v1alpha1.BlockedPin, v1alpha1.BlockedDeadline,
 	}
 	for _, reason := range order {
 		for _, v := range all {
@@ -195,8 +198,8 @@ func gravest(all []Verdict) Verdict {
 	return all[0]
 }
 
-// cut shortens a message to what the API takes.
-func cut(message string) string {
+// Cut shortens a message to what the API takes.
+func Cut(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}

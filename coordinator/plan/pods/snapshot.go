@@ -41,6 +41,8 @@ type Snapshot struct {
 	Orders []Order
 	// Services are those that the group owns.
 	Services []Service
+	// Pins are the pin Pods that the group owns, by name.
+	Pins []Pin
 	// Agents says until when the agent of a node counts as alive. A node that is missing here has
 	// none.
 	Agents map[string]time.Time
@@ -98,6 +100,8 @@ type Pod struct {
 	// may have left them. Patched: an agent has changed some.
 	Images  map[string]string
 	Patched bool
+	// Credentials tell apart what kubelet pulls the Pod's images with. Read where Images are.
+	Credentials string
 	// Node is empty as long as the Pod is not scheduled.
 	Node    string
 	Created time.Time

@@ -175,6 +175,8 @@ func (w *world) apply(a pods.Action) {
 		p.Leader = a.Kind == pods.SetLeader
 	case pods.RestoreLabels:
 		p.Mislabelled = false
+	case pods.CreatePin, pods.DeletePin:
+		w.fail("%s, and nothing is updated in place", a.Kind)
 	case pods.RestoreFinalizer:
 		w.group.Finalizer = true
 	case pods.RemoveFinalizer:

@@ -29,7 +29,22 @@ type outcome struct {
 	blocked pods.Verdict
 	// gone: the group may be gone now.
 	gone bool
+	// pins are the pin Pods that were refused.
+	pins []refusedPin
 	err  error
+}
+
+// A refusedPin is a pin Pod that the API server does not take, and why.
+type refusedPin struct {
+	action pods.Action
+	cause  error
+}
+
+// refusePin notes that a pin Pod was refused: that is tried again, as all errors are.
+func (o *outcome) refusePin(a pods.Action, cause error) {
+	o.pins = append(o.pins, refusedPin{a, cause})
+	o.blocked = pods.Verdict{True: true, Reason: v1alpha1.BlockedPin, Message: pinRefusal(a, cause)}
+	o.err = errors.Join(o.err, cause)
 }
 
 // act takes the actions in their order. One that fails does not keep the others from being taken,
@@ -37,7 +52,7 @@ type outcome struct {
 func (r *Reconciler) act(ctx context.Context, s *sight, actions []pods.Action) outcome {
 	out := outcome{taken: make(map[pods.ActionKind]int)}
 	for _, a := range actions {
-		creates := a.Kind == pods.CreatePod || a.Kind == pods.CreateService
+		creates := a.Kind == pods.CreatePod || a.Kind == pods.CreateService || a.Kind == pods.CreatePin
 		if creates && out.blocked.True {
 			continue
 		}
@@ -46,6 +61,8 @@ func (r *Reconciler) act(ctx context.Context, s *sight, actions []pods.Action) o
 		case err == nil:
 			out.taken[a.Kind]++
 			out.gone = out.gone || a.Kind == pods.RemoveFinalizer
+		case a.Kind == pods.CreatePin && (refused(err) || errors.Is(err, errTaken) || errors.Is(err, errNoPinImage)):
+			out.refusePin(a, err)
 		case creates && errors.Is(err, errTaken):
 			out.blocked = pods.Verdict{True: true, Reason: v1alpha1.BlockedName, Message: err.Error()}
 		case creates && refused(err):
@@ -72,7 +89,9 @@ func (r *Reconciler) take(ctx context.Context, s *sight, a pods.Action) error {
 		return r.createPod(ctx, s, a)
 	case pods.CreateService:
 		return r.create(ctx, s, newService(s.sg, a))
-	case pods.DeletePod:
+	case pods.CreatePin:
+		return r.createPin(ctx, s, a)
+	case pods.DeletePod, pods.DeletePin:
 		return r.delete(ctx, s, a, &corev1.Pod{})
 	case pods.DeleteService:
 		return r.delete(ctx, s, a, &corev1.Service{})

@@ -2,6 +2,7 @@ package servinggroup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -76,11 +77,12 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 		if one, ok := podOf(s.sg, s.pods[name]); ok {
 			if inPlace || one.Patched && one.HeldInPlace {
 				one.Images = imagesOf(&corev1.PodTemplateSpec{Spec: s.pods[name].Spec})
+				one.Credentials = credentials(s.pods[name])
 			}
 			s.snap.Pods = append(s.snap.Pods, one)
 		}
 	}
-	if err := r.belongings(ctx, s); err != nil {
+	if err := errors.Join(r.belongings(ctx, s), r.lookForPins(ctx, s, from)); err != nil {
 		return nil, err
 	}
 	if from == live {

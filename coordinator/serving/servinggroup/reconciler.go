@@ -30,10 +30,12 @@ const (
 	lookAtName = 10 * time.Second
 )
 
-// Config is what a Reconciler works with. All fields but the last two are required.
+// Config is what a Reconciler works with. All fields but the last three are required.
 type Config struct {
 	// Client reads from the cache and writes.
 	Client client.Client
+	// Pins reads pin Pods from their own cache: the other one has only what is part of a ModelServing.
+	Pins client.Reader
 	// Live reads from the API server.
 	Live client.Reader
 	// Clock is the time that Leases, holds and deadlines are judged by.
@@ -46,12 +48,14 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Trifles is how long the status may say outdated texts and counts of Pods. Default: no time.
 	Trifles time.Duration
+	// Pin says what pin Pods are like.
+	Pin PinConfig
 }
 
 // Validate reports what is missing.
 func (c Config) Validate() error {
-	if c.Client == nil || c.Live == nil || c.Clock == nil || c.Events == nil || c.Namespace == "" {
-		return errors.New("servinggroup: client, live reader, clock, events and namespace are all required")
+	if c.Client == nil || c.Pins == nil || c.Live == nil || c.Clock == nil || c.Events == nil || c.Namespace == "" {
+		return errors.New("servinggroup: client, reader of pin Pods, live reader, clock, events and namespace are all required")
 	}
 	return nil
 }

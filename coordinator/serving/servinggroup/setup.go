@@ -10,16 +10,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kind "sigs.k8s.io/controller-runtime/pkg/source"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -33,8 +37,32 @@ const (
 	firstRetry, lastRetry = 50 * time.Millisecond, 30 * time.Second
 )
 
-// Setup has the manager call Reconcile for whatever may matter to a group.
-func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
+// PinCache returns the cache of pin Pods, which the manager starts. Theirs is a cache of its own, as caches select
+// by one label, and pin Pods must not have that of a ModelServing's Pods.
+func PinCache(ctx context.Context, mgr ctrl.Manager) (cache.Cache, error) {
+	pin, err := labels.NewRequirement(v1alpha1.LabelPin, selection.Exists, nil)
+	if err != nil {
+		return nil, fmt.Errorf("label of pin Pods: %w", err)
+	}
+	c, err := cache.New(mgr.GetConfig(), cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject:         map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.NewSelector().Add(*pin)}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cache of pin Pods: %w", err)
+	}
+	if err := c.IndexField(ctx, &corev1.Pod{}, IndexOwner, OwnerUID); err != nil {
+		return nil, fmt.Errorf("index of pin Pods: %w", err)
+	}
+	if err := mgr.Add(c); err != nil {
+		return nil, fmt.Errorf("cache of pin Pods: %w", err)
+	}
+	return c, nil
+}
+
+// Setup has the manager call Reconcile for whatever may matter to a group; pins is the cache of pin Pods.
+func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager, pins cache.Cache) error {
 	for _, obj := range []client.Object{&corev1.Pod{}, &corev1.Service{}} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, obj, IndexOwner, OwnerUID); err != nil {
 			return fmt.Errorf("index of owners: %w", err)
@@ -53,6 +81,7 @@ func (r *Reconciler) Setup(ctx context.Context, mgr ctrl.Manager) error {
 		For(&v1alpha1.ServingGroup{}).
 		Owns(&corev1.Pod{}).
 		Owns(&corev1.Service{}).
+		WatchesRawSource(kind.Kind(pins, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(groupOfPin))).
 		Watches(&v1alpha1.InPlaceUpdate{}, handler.EnqueueRequestsFromMapFunc(groupOfOrder)).
 		Watches(&v1alpha1.ModelServing{}, handler.EnqueueRequestsFromMapFunc(r.groupsOfServing), builder.WithPredicates(settingsChanged())).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(r.groupsOnNode), builder.WithPredicates(livenessChanged())).
@@ -84,6 +113,14 @@ func groupOfOrder(_ context.Context, obj client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: name}}}
+}
+
+func groupOfPin(_ context.Context, pod *corev1.Pod) []reconcile.Request {
+	ref := metav1.GetControllerOfNoCopy(pod)
+	if ref == nil || ref.Kind != "ServingGroup" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: ref.Name}}}
 }
 
 func (r *Reconciler) groupsOfServing(ctx context.Context, obj client.Object) []reconcile.Request {

@@ -22,8 +22,11 @@ func (r *Reconciler) report(ctx context.Context, s *sight, plan pods.Plan, out o
 		return 0, nil
 	}
 	old := s.sg.Status
-	if out.blocked.True {
+	if out.blocked.True && (out.blocked.Reason != v1alpha1.BlockedPin || !plan.Blocked.True) { // what prepares is never the gravest
 		override(&plan.Status, old, out.blocked, s.snap.Now)
+	}
+	for _, p := range out.pins {
+		p.say(&plan.Status)
 	}
 	wait, err := r.write(ctx, s, plan.Status)
 	if err != nil {

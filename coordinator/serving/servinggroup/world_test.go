@@ -66,12 +66,14 @@ type world struct {
 	unseen string
 	// meanwhile happens between the two readings of a live look.
 	meanwhile func()
-	serial    int
+	// pinImage is the flag of the coordinator.
+	pinImage string
+	serial   int
 }
 
 func newWorld(t *testing.T, objects ...client.Object) *world {
 	t.Helper()
-	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start())}
+	w := &world{t: t, clock: clocktesting.NewFakePassiveClock(start()), pinImage: pinImage}
 	scheme := runtime.NewScheme()
 	w.must(errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), coordinationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
 	builder := fake.NewClientBuilder().WithScheme(scheme).
@@ -126,6 +128,7 @@ func (w *world) restart() {
 				return cached(l, c.List(ctx, l, opts...))
 			},
 		}),
+		Pins: pinReader{w.api}, Pin: servinggroup.PinConfig{Image: w.pinImage},
 		Live: &liveReader{w.api, w}, Clock: w.clock, Events: w, Namespace: system,
 	})
 	w.must(err)

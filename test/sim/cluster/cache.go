@@ -12,13 +12,14 @@ import (
 // Cache is what one process has been told of one kind so far.
 type Cache struct {
 	table   *table
+	holds   func(client.Object) bool
 	told    int
 	objects map[types.NamespacedName]client.Object
 }
 
 // newCache returns a cache that has been told the first n changes.
-func newCache(t *table, n int) *Cache {
-	c := &Cache{table: t, objects: map[types.NamespacedName]client.Object{}}
+func newCache(t *table, holds func(client.Object) bool, n int) *Cache {
+	c := &Cache{table: t, holds: holds, objects: map[types.NamespacedName]client.Object{}}
 	c.advance(n)
 	return c
 }
@@ -29,7 +30,7 @@ func (c *Cache) advance(n int) []client.Object {
 	var changed []client.Object
 	for c.told < min(n, len(c.table.log)) {
 		change := c.table.log[c.told]
-		if change.object != nil && !cacheable(change.object) {
+		if change.object != nil && !c.holds(change.object) {
 			change.object = nil
 		}
 		if was, ok := c.objects[change.key]; ok && (change.object == nil || change.object.GetUID() != was.GetUID()) {
@@ -46,6 +47,14 @@ func (c *Cache) advance(n int) []client.Object {
 		c.told++
 	}
 	return changed
+}
+
+// held is what the cache of a kind holds.
+func held(kind string) func(client.Object) bool {
+	if kind == PinPod {
+		return func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelPin] != "" }
+	}
+	return cacheable
 }
 
 // cacheable reports whether the coordinator's caches hold the object: of some kinds they ask for those with

@@ -45,6 +45,7 @@ type Client struct {
 	name   string
 	hook   Hook
 	caches map[string]*Cache // nil: reads are live
+	pins   bool              // it reads Pods from the cache of pin Pods
 	frames *[]*Frame
 	// Shuffle orders lists out of the caches, which have no order; nil leaves them sorted.
 	Shuffle func(n int, swap func(i, j int))
@@ -61,11 +62,18 @@ func (s *Server) Direct(name string) *Client {
 // many changes the cache has not been told of when it starts.
 func (s *Server) Cached(name string, hook Hook, lag func(kind string, changes int) int) *Client {
 	c := &Client{server: s, name: name, hook: hook, caches: map[string]*Cache{}, frames: &[]*Frame{}}
-	for _, kind := range []string{ModelServing, ServingGroup, InPlaceUpdate, ControllerRevision, Pod, Service, Node, Lease} {
-		t := s.tables[kind]
-		c.caches[kind] = newCache(t, len(t.log)-lag(kind, len(t.log)))
+	for _, kind := range []string{ModelServing, ServingGroup, InPlaceUpdate, ControllerRevision, Pod, PinPod, Service, Node, Lease} {
+		t := s.table(kind)
+		c.caches[kind] = newCache(t, held(kind), len(t.log)-lag(kind, len(t.log)))
 	}
 	return c
+}
+
+// Pins returns a client of the same process that reads Pods from the cache of pin Pods.
+func (c *Client) Pins() *Client {
+	pins := *c
+	pins.pins = true
+	return &pins
 }
 
 // Live returns a client of the same process that reads what is stored.
@@ -144,6 +152,9 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 func (c *Client) objects(kind string) map[types.NamespacedName]client.Object {
 	if c.caches == nil {
 		return c.server.table(kind).objects
+	}
+	if c.pins && kind == Pod {
+		kind = PinPod
 	}
 	cache, ok := c.caches[kind]
 	if !ok {

@@ -30,6 +30,8 @@ const (
 	Service            = "Service"
 	Node               = "Node"
 	Lease              = "Lease"
+	// PinPod are those Pods that have the label of pin Pods: caches hold them apart from the others.
+	PinPod = "PinPod"
 )
 
 // A Verb is what a write did.
@@ -152,6 +154,9 @@ func (s *Server) Versions(kind string, key types.NamespacedName, since time.Time
 func (s *Server) Revision() int64 { return s.revision }
 
 func (s *Server) table(kind string) *table {
+	if kind == PinPod {
+		kind = Pod
+	}
 	t, ok := s.tables[kind]
 	if !ok {
 		panic(fmt.Sprintf("no kind %q on this server", kind))

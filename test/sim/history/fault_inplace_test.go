@@ -3,9 +3,12 @@ package history
 import (
 	"context"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,6 +46,12 @@ func inPlaceFaults() map[string]fault {
 		},
 		"roles that are all drained at once": {
 			build: tampered(group, tamper{get: allFront}), rules: []string{"front roles"},
+		},
+		"pin Pods that are counted as workload": {
+			build: tampered(group, tamper{create: counted}), rules: []string{"a pin Pod"},
+		},
+		"pin Pods that are forgotten": {
+			build: mixed(group, forgotten), rules: []string{"a pin Pod", "nothing is written"},
 		},
 		"an attempt that swaps at once where it begins": {
 			build: tampered(group, tamper{get: swapInPlace, live: swapInPlace}), rules: []string{"is patched once", "no unit serves two revisions", "front roles"},
@@ -153,4 +162,35 @@ func swapInPlace(o client.Object) {
 			}
 		}
 	}
+}
+
+// counted gives a pin Pod the labels of the group's own Pods.
+func counted(o client.Object) bool {
+	if pod, ok := o.(*corev1.Pod); ok && pod.Labels[v1alpha1.LabelPin] != "" {
+		pod.Labels[v1alpha1.LabelModelServing], pod.Labels[v1alpha1.LabelServingGroup] = "m", pod.Labels[v1alpha1.LabelPin]
+	}
+	return true
+}
+
+// forgotten has the coordinator see no pin Pod.
+func forgotten(d Deps) Deps {
+	d.Pins, d.Live = noPins{d.Pins}, noPins{d.Live}
+	return d
+}
+
+type noPins struct{ client.Reader }
+
+func (r noPins) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, opts...)
+	if pods, ok := list.(*corev1.PodList); ok {
+		pods.Items = slices.DeleteFunc(pods.Items, func(p corev1.Pod) bool { return p.Labels[v1alpha1.LabelPin] != "" })
+	}
+	return err
+}
+
+func (r noPins) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if strings.Contains(key.Name, "-pin-") {
+		return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+	}
+	return r.Reader.Get(ctx, key, o, opts...)
 }

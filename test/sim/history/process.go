@@ -17,6 +17,7 @@ import (
 // Deps is what a process of the coordinator is built on.
 type Deps struct {
 	Client    client.Client
+	Pins      client.Reader
 	Live      client.Reader
 	Clock     clock.PassiveClock
 	Events    Recorder
@@ -94,7 +95,7 @@ func (h *History) start() error {
 	})
 	p.client.Shuffle = h.Shuffle
 	var err error
-	p.build, err = h.build(Deps{Client: p.client, Live: p.client.Live(), Clock: h.Loop, Events: recorder{p}, Namespace: worldSystem})
+	p.build, err = h.build(Deps{Client: p.client, Pins: p.client.Pins(), Live: p.client.Live(), Clock: h.Loop, Events: recorder{p}, Namespace: worldSystem})
 	if err != nil {
 		return fmt.Errorf("build coordinator: %w", err)
 	}

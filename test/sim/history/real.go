@@ -41,7 +41,7 @@ func Planned(decide func(plan.Snapshot) plan.Plan) Build {
 		if err != nil {
 			return Reconcilers{}, fmt.Errorf("build ModelServing controller: %w", err)
 		}
-		sg, err := servinggroup.New(servinggroup.Config{Client: d.Client, Live: d.Live, Clock: d.Clock, Events: d.Events, Namespace: d.Namespace, Trifles: time.Second})
+		sg, err := servinggroup.New(servinggroup.Config{Client: d.Client, Pins: d.Pins, Live: d.Live, Clock: d.Clock, Events: d.Events, Namespace: d.Namespace, Trifles: time.Second, Pin: servinggroup.PinConfig{Image: "agent"}})
 		if err != nil {
 			return Reconcilers{}, fmt.Errorf("build ServingGroup controller: %w", err)
 		}

@@ -16,7 +16,7 @@ import (
 // watched are the kinds that the coordinator watches.
 func watched() []string {
 	return []string{
-		cluster.ModelServing, cluster.ServingGroup, cluster.ControllerRevision, cluster.Pod,
+		cluster.ModelServing, cluster.ServingGroup, cluster.ControllerRevision, cluster.Pod, cluster.PinPod,
 		cluster.Service, cluster.InPlaceUpdate, cluster.Lease, cluster.Node,
 	}
 }
@@ -25,6 +25,9 @@ func watched() []string {
 func (h *History) news(w cluster.Write) {
 	if p := h.leader; p != nil && p.life == leads {
 		p.deliverLater(w.Kind)
+		if w.Kind == cluster.Pod {
+			p.deliverLater(cluster.PinPod)
+		}
 	}
 }
 
@@ -67,7 +70,7 @@ func (p *process) wake(kind string, o client.Object) {
 		p.wakeOwner(serving, o, delay)
 	case cluster.ControllerRevision:
 		p.wakeOwner(serving, o, delay)
-	case cluster.Pod, cluster.Service:
+	case cluster.Pod, cluster.PinPod, cluster.Service:
 		p.wakeOwner(group, o, delay)
 	case cluster.InPlaceUpdate:
 		if order, ok := o.(*v1alpha1.InPlaceUpdate); ok {

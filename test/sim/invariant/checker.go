@@ -96,6 +96,7 @@ const (
 	ruleHeld      = "a unit in place serves nothing from its swap on before it may serve"
 	ruleFront     = "front roles are drained first"
 	ruleHolder    = "a hold is released by its holder"
+	rulePinPod    = "a pin Pod is made for an open update, is no workload, and goes with it"
 	ruleEnd       = "a history ends as declared, or a condition says why not"
 	ruleQuiet     = "nothing is written where nothing changes"
 	ruleReport    = "the status says what is"

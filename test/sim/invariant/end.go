@@ -170,6 +170,7 @@ func (c *Checker) ofLeftovers(rests End) {
 		pods = append(pods, c.expected(g)...)
 	}
 	for _, o := range c.server.All(cluster.Pod) {
+		c.ofLeftPin(o.(*corev1.Pod))
 		c.ofLeftPod(o.(*corev1.Pod), pods, live)
 		if rests {
 			c.ofHolds(o.(*corev1.Pod))

@@ -40,7 +40,7 @@ func (c *Checker) ofRemoval(w cluster.Write, g *v1alpha1.ServingGroup) {
 		c.violated(w, ruleOrdinal, "it had no finalizer that reserves its ordinal")
 	}
 	for _, pod := range c.server.All(cluster.Pod) {
-		if ownerUID(pod) == g.UID && pod.GetCreationTimestamp().Add(slack).Before(w.At) {
+		if ownerUID(pod) == g.UID && pinned(pod) == "" && pod.GetCreationTimestamp().Add(slack).Before(w.At) {
 			c.violated(w, ruleOrdinal, "its Pod %s lives", pod.GetName())
 		}
 	}

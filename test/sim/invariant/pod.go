@@ -48,6 +48,10 @@ func (c *Checker) ofPod(w cluster.Write) {
 		c.ofMixture(w)
 		return
 	}
+	if image := pinned(w.Object()); image != "" {
+		c.ofPin(w, image)
+		return
+	}
 	p, ok := placeOf(w.Object())
 	if !ok {
 		if w.Verb == cluster.Create {

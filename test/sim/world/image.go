@@ -17,6 +17,9 @@ const (
 	imageCrash   = "crash"
 	imageMissing = "missing" // the registry does not have it, for now
 	imageForeign = "foreign" // for another platform
+	imagePrivate = "private" // only kubelet can pull it, with credentials
+	imageHidden  = "hidden"  // as well, and the registry does not have it, for now
+	imageDenied  = "denied"  // nobody has the credentials
 )
 
 // newImage is an image that no Pod has had.
@@ -40,7 +43,13 @@ func (w *World) bad(image string) bool {
 // exists reports whether nodes can have the image.
 func (w *World) exists(image string) bool {
 	kind := kindOfImage(image)
-	return kind != imageForeign && (kind != imageMissing || w.pushed[image])
+	return kind != imageForeign && kind != imageDenied && (kind != imageMissing && kind != imageHidden || w.pushed[image])
+}
+
+// private reports whether the registry gives the image to nobody without credentials.
+func private(image string) bool {
+	kind := kindOfImage(image)
+	return kind == imagePrivate || kind == imageHidden || kind == imageDenied
 }
 
 func imageID(image string) string { return "sha-" + image }
@@ -81,6 +90,8 @@ func (w *World) pulled(n *node, image string) error {
 	switch {
 	case !n.up:
 		return cri.ErrUnavailable
+	case private(image):
+		return cri.ErrUnauthorized
 	case kindOfImage(image) == imageMissing && !w.pushed[image]:
 		return cri.ErrImageNotFound
 	case w.Chance(0.03):
@@ -97,6 +108,11 @@ func (w *World) collectImages() {
 	for _, pod := range w.pods(n) {
 		if e := w.engines[pod.UID]; e != nil && e.running() {
 			used[e.image] = true
+		}
+	}
+	for _, pod := range w.pins(n) {
+		if runs(pod) {
+			used[pinned(pod)] = true
 		}
 	}
 	w.tell("world", "images are collected on %s", n.name)

@@ -48,7 +48,7 @@ func (w *World) evict(n *node) {
 	if n.up {
 		return
 	}
-	for _, pod := range w.pods(n) {
+	for _, pod := range append(w.pods(n), w.pins(n)...) {
 		w.must(client.IgnoreNotFound(w.as("node controller").Delete(w.ctx, pod.DeepCopy())))
 	}
 }
@@ -64,6 +64,9 @@ func (w *World) nodeUp(n *node) {
 		if e := w.engines[pod.UID]; e != nil {
 			w.report(e)
 		}
+	}
+	for _, pod := range w.pins(n) {
+		w.startPin(client.ObjectKeyFromObject(pod), pod.UID)
 	}
 	w.restartAgent(n)
 }

@@ -25,15 +25,16 @@ type deed struct {
 func deeds() []deed {
 	return []deed{
 		{"image", 20, func(w *World) {
-			w.edit("gives a new image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, imageGood) })
+			w.edit("gives a new image", func(s *v1alpha1.ModelServingSpec) { w.setImage(s, pick(w.Loop, imageGood, imagePrivate)) })
 			w.meddle()
 		}},
 		{"bad image", 7, func(w *World) {
 			w.edit("gives a bad image", func(s *v1alpha1.ModelServingSpec) {
-				w.setImage(s, pick(w.Loop, imageStuck, imageCrash, imageMissing, imageMissing, imageForeign))
+				w.setImage(s, pick(w.Loop, imageStuck, imageCrash, imageMissing, imageMissing, imageForeign, imageHidden, imageDenied))
 			})
 			w.meddle()
 		}},
+		{"pin", 3, (*World).hurtPin},
 		{"image back", 5, func(w *World) { w.edit("takes images back", w.takeBack) }},
 		{"push", 3, (*World).push},
 		{"method", 4, func(w *World) { w.edit("changes the method", w.changeMethod) }},
@@ -83,7 +84,7 @@ func (w *World) meddle() {
 			w.edit("changes the method", w.changeMethod)
 			w.edit("takes images back", w.takeBack)
 		},
-		(*World).collectImages, (*World).deletePod, (*World).evictPod, (*World).crashPod,
+		(*World).collectImages, (*World).hurtPin, (*World).deletePod, (*World).evictPod, (*World).crashPod,
 		(*World).loseNode, (*World).loseAgent, (*World).loseOrder, (*World).hold,
 	)
 	w.After(w.Between(time.Second, time.Minute), func() {
@@ -202,7 +203,7 @@ func (w *World) push() {
 	for _, o := range w.Server.All(cluster.ModelServing) {
 		if ms, ok := o.(*v1alpha1.ModelServing); ok {
 			for _, image := range imagesOf(&ms.Spec) {
-				if kindOfImage(*image) == imageMissing {
+				if kind := kindOfImage(*image); kind == imageMissing || kind == imageHidden {
 					w.tell("user", "pushes %s", *image)
 					w.pushed[*image] = true
 				}

@@ -107,6 +107,10 @@ func (w *World) follow(c cluster.Write) {
 }
 
 func (w *World) followPod(c cluster.Write) {
+	if isPin(c.Object()) {
+		w.followPin(c)
+		return
+	}
 	switch c.Verb {
 	case cluster.Create:
 		w.After(w.Between(10*time.Millisecond, time.Second), func() { w.schedule(c.New) })
@@ -193,11 +197,11 @@ func (w *World) pod(key types.NamespacedName, uid types.UID) *corev1.Pod {
 	return pod.DeepCopy()
 }
 
-// pods returns the Pods of a node, or all if it is nil.
+// pods returns the Pods of a node, or all if it is nil; no pin Pods.
 func (w *World) pods(n *node) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, o := range w.Server.All(cluster.Pod) {
-		if pod, ok := o.(*corev1.Pod); ok && (n == nil || pod.Spec.NodeName == n.name) {
+		if pod, ok := o.(*corev1.Pod); ok && !isPin(pod) && (n == nil || pod.Spec.NodeName == n.name) {
 			out = append(out, pod)
 		}
 	}
