@@ -112,9 +112,9 @@ sim: ## Simulate the coordinator: SEEDS=2000 histories, or SEED=k replays one
 	@go run ./test/sim/cmd/sim $(if $(SEED),-seed $(SEED),-seeds $(SEEDS) -first $(FIRST))
 
 .PHONY: bench
-bench: lab-ready ## Measure on the lab and write out/bench.json (root)
+bench: lab-ready ## Measure on the lab and write out/bench.json (root); some alone: BENCH="-only unit"
 	@mkdir -p out
-	go run ./test/bench
+	go run ./test/bench $(BENCH)
 
 $(LINT):
 	@.ci/tool $@ sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter

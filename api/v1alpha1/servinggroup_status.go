@@ -193,6 +193,11 @@ type UnitUpdateStatus struct {
 	// +required
 	Since metav1.Time `json:"since"`
 
+	// outSince is since when a Pod of the unit has been out of traffic, or missing, in the update, over all of
+	// its attempts; absent while the unit serves.
+	// +optional
+	OutSince *metav1.MicroTime `json:"outSince,omitempty"`
+
 	// deadline is when what is waited for counts as overdue; absent where nothing hurries.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`

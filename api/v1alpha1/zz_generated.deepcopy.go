@@ -794,6 +794,10 @@ func (in *UnitUpdate) DeepCopy() *UnitUpdate {
 func (in *UnitUpdateStatus) DeepCopyInto(out *UnitUpdateStatus) {
 	*out = *in
 	in.Since.DeepCopyInto(&out.Since)
+	if in.OutSince != nil {
+		in, out := &in.OutSince, &out.OutSince
+		*out = (*in).DeepCopy()
+	}
 	if in.Deadline != nil {
 		in, out := &in.Deadline, &out.Deadline
 		*out = (*in).DeepCopy()

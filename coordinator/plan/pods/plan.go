@@ -22,6 +22,11 @@ type Plan struct {
 	Ready Verdict
 	// Notices are events that tell of what is new in Status.
 	Notices []Notice
+	// Outages are how long units were out of service that are back in Status and were not before.
+	Outages []time.Duration
+	// Refusals are why attempts in place were given up before their swap that are refused in Status and were
+	// not before.
+	Refusals []v1alpha1.UnitReason
 	// Recheck is when the snapshot is to be judged again although nothing has changed. 0: never.
 	Recheck time.Duration
 }

@@ -227,6 +227,7 @@ func (d *decision) stage(u *v1alpha1.UnitUpdate, at standing) {
 		now.Since = d.now()
 	}
 	d.deadline(u, &now)
+	d.outage(u, &now)
 	if now.Stage != was.Stage {
 		d.announce(now, at)
 	}
@@ -307,6 +308,9 @@ func (d *decision) announce(now v1alpha1.UnitUpdateStatus, at standing) {
 			Message: unitWords(now.Unit) + " goes without a drain of " + strings.Join(at.skipped, ", ") + ": no live agent drains there",
 		})
 	case now.Stage == v1alpha1.UnitRefused:
+		if !at.waits { // else it is told again of the attempt before
+			d.plan.Refusals = append(d.plan.Refusals, now.Reason)
+		}
 		d.note(Notice{Reason: v1alpha1.EventUnitRefused, Warning: true, Message: unitWords(now.Unit) + ": " + string(now.Reason) + ": " + now.Message})
 	case now.Stage == v1alpha1.UnitFailed:
 		d.note(Notice{Reason: v1alpha1.EventUnitFailed, Warning: true, Message: unitWords(now.Unit) + ": " + now.Message})

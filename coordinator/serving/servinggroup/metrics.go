@@ -30,6 +30,8 @@ type metrics struct {
 
 	pods, skipped, recoveries *prometheus.Desc
 	duration                  prometheus.Histogram
+	outages                   *prometheus.HistogramVec
+	refusals                  *prometheus.CounterVec
 }
 
 // A tally is what one group has now.
@@ -42,8 +44,9 @@ type tally struct {
 type totals struct{ skipped, recoveries int }
 
 func newMetrics() *metrics {
+	of := []string{"namespace", "modelserving"}
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("pitstop_modelserving_"+name, help, append([]string{"namespace", "modelserving"}, labels...), nil)
+		return prometheus.NewDesc("pitstop_modelserving_"+name, help, append(of, labels...), nil)
 	}
 	return &metrics{
 		groups:     make(map[types.NamespacedName]tally),
@@ -55,6 +58,13 @@ func newMetrics() *metrics {
 			Name: "pitstop_servinggroup_reconcile_seconds", Help: "Duration of one reconciliation of a ServingGroup.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}),
+		outages: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "pitstop_modelserving_unit_out_of_service_seconds", Help: "Time that units were out of service in an update, from the first Pod that left traffic until all were back.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 13), // up to an hour and more: engines may drain and load for long
+		}, of),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pitstop_modelserving_inplace_refusals_total", Help: "Attempts to update a unit in place that were given up before a container was touched.",
+		}, append(of, "reason")),
 	}
 }
 
@@ -64,11 +74,15 @@ func (m *metrics) Describe(c chan<- *prometheus.Desc) {
 	c <- m.skipped
 	c <- m.recoveries
 	m.duration.Describe(c)
+	m.outages.Describe(c)
+	m.refusals.Describe(c)
 }
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	m.duration.Collect(c)
+	m.outages.Collect(c)
+	m.refusals.Collect(c)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	sums := make(map[types.NamespacedName]map[string]int)
@@ -117,6 +131,12 @@ func (m *metrics) observe(s *sight, plan pods.Plan, out outcome) {
 			m.totals[serving].recoveries++
 		}
 	}
+	for _, d := range plan.Outages {
+		m.outages.WithLabelValues(serving.Namespace, serving.Name).Observe(d.Seconds())
+	}
+	for _, reason := range plan.Refusals {
+		m.refusals.WithLabelValues(serving.Namespace, serving.Name, string(reason)).Inc()
+	}
 }
 
 func stateOf(p pods.Pod) string {
@@ -143,6 +163,9 @@ func (m *metrics) forget(group types.NamespacedName) {
 		}
 	}
 	delete(m.totals, serving)
+	labels := prometheus.Labels{"namespace": serving.Namespace, "modelserving": serving.Name}
+	m.outages.DeletePartialMatch(labels)
+	m.refusals.DeletePartialMatch(labels)
 }
 
 func (m *metrics) took(d time.Duration) { m.duration.Observe(d.Seconds()) }

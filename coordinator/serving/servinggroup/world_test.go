@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -53,6 +54,7 @@ type world struct {
 	api    client.WithWatch
 	clock  *clocktesting.FakePassiveClock
 	r      *servinggroup.Reconciler
+	counts *prometheus.Registry // of the present controller
 	events []string
 	trace  []string
 	// cut has the n-th write from now fail, before or after it took effect. 0: none.
@@ -93,6 +95,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 // restart puts a new controller in the place of the old one.
 func (w *world) restart() {
 	w.t.Helper()
+	w.counts = prometheus.NewRegistry()
 	r, err := servinggroup.New(servinggroup.Config{
 		Client: interceptor.NewClient(w.api, interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -129,7 +132,7 @@ func (w *world) restart() {
 			},
 		}),
 		Pins: pinReader{w.api}, Pin: servinggroup.PinConfig{Image: w.pinImage},
-		Live: &liveReader{w.api, w}, Clock: w.clock, Events: w, Namespace: system,
+		Live: &liveReader{w.api, w}, Clock: w.clock, Events: w, Namespace: system, Registerer: w.counts,
 	})
 	w.must(err)
 	w.r = r

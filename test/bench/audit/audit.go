@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 )
 
 // A Write is one call that changes something.
@@ -19,6 +20,7 @@ type Write struct {
 	Namespace   string
 	Name        string
 	Code        int
+	At          time.Time // when it was answered
 }
 
 // A Mark is a place in a log. Close must be called.
@@ -89,6 +91,7 @@ type event struct {
 	ResponseStatus struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
+	StageTimestamp time.Time `json:"stageTimestamp"`
 }
 
 // read reads whole lines; what is left of a line that is being written is read next time.
@@ -116,7 +119,7 @@ func (m *Mark) read() ([]Write, error) {
 		writes = append(writes, Write{
 			User: e.User.Username, Verb: e.Verb, Code: e.ResponseStatus.Code,
 			Resource: e.ObjectRef.Resource, Subresource: e.ObjectRef.Subresource,
-			Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
+			Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name, At: e.StageTimestamp,
 		})
 	}
 }

@@ -5,16 +5,17 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 func line(name string) string {
-	return fmt.Sprintf(`{"kind":"Event","verb":"patch","user":{"username":"agent"},"objectRef":{"resource":"pods","subresource":"status","namespace":"default","name":%q},"responseStatus":{"code":200}}`+"\n", name)
+	return fmt.Sprintf(`{"kind":"Event","verb":"patch","user":{"username":"agent"},"objectRef":{"resource":"pods","subresource":"status","namespace":"default","name":%q},"responseStatus":{"code":200},"stageTimestamp":"2026-01-02T03:04:05.678901Z"}`+"\n", name)
 }
 
 func write(name string) Write {
-	return Write{User: "agent", Verb: "patch", Resource: "pods", Subresource: "status", Namespace: "default", Name: name, Code: 200}
+	return Write{User: "agent", Verb: "patch", Resource: "pods", Subresource: "status", Namespace: "default", Name: name, Code: 200, At: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)}
 }
 
 func add(t *testing.T, path, text string) {

@@ -2,7 +2,6 @@ package measure
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -68,7 +67,7 @@ func (b *bench) resume(ctx context.Context, s *subject) error {
 	if mark.Token == "" {
 		return fmt.Errorf("pod %s does not say when it was patched", name)
 	}
-	started, err := b.startOf(ctx, agent)
+	started, err := b.startOf(ctx, agent, "agent")
 	if err != nil {
 		return err
 	}
@@ -140,20 +139,20 @@ func processOf(pod *corev1.Pod, name string) (proc.Process, error) {
 	return proc.Of("/proc", id, name)
 }
 
-// startOf returns when the runtime started the agent's container for the second time.
-func (b *bench) startOf(ctx context.Context, agent *corev1.Pod) (time.Time, error) {
-	rt, err := b.Runtime(b.far.Name)
+// startOf returns when the runtime started the Pod's container for the second time.
+func (b *bench) startOf(ctx context.Context, pod *corev1.Pod, container string) (time.Time, error) {
+	rt, err := b.Runtime(pod.Spec.NodeName)
 	if err != nil {
 		return time.Time{}, err
 	}
 	defer rt.Close() //nolint:errcheck // only asked
-	seen, err := rt.Pod(ctx, string(agent.UID))
+	seen, err := rt.Pod(ctx, string(pod.UID))
 	if err != nil {
 		return time.Time{}, err
 	}
-	c, ok := seen.Newest("agent")
+	c, ok := seen.Newest(container)
 	if !ok || c.RestartCount != 1 {
-		return time.Time{}, errors.New("the killed agent was not started again exactly once")
+		return time.Time{}, fmt.Errorf("the killed %s was not started again exactly once", container)
 	}
 	return c.StartedAt, nil
 }

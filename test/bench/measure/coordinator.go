@@ -23,13 +23,18 @@ const (
 	manyLimit       = 20 * time.Minute
 )
 
-// coordinatorMemory lets the coordinator make 10,000 Pods that no scheduler takes, and looks at its
-// memory then and before.
-func (b *bench) coordinatorMemory(ctx context.Context, s *subject) (err error) {
-	idle, err := b.coordinatorRSS(ctx)
+// coordinatorIdle looks at the coordinator's memory as it is.
+func (b *bench) coordinatorIdle(ctx context.Context, s *subject) error {
+	idle, err := b.coordinatorMemoryNow(ctx)
 	if err != nil {
 		return err
 	}
+	return b.add(s, coordinatorRSS, idle.NowMiB)
+}
+
+// coordinatorMemory lets the coordinator make 10,000 Pods that no scheduler takes, and looks at its
+// memory then.
+func (b *bench) coordinatorMemory(ctx context.Context, s *subject) (err error) {
 	const name = "bench-memory"
 	r := rollable{name: name, groups: manyGroups, unavailable: 1}
 	ms := r.serving()
@@ -45,11 +50,11 @@ func (b *bench) coordinatorMemory(ctx context.Context, s *subject) (err error) {
 	if err := b.rest(ctx, 15*time.Second); err != nil { // status and garbage collection follow
 		return err
 	}
-	full, err := b.coordinatorRSS(ctx)
+	full, err := b.coordinatorMemoryNow(ctx)
 	if err != nil {
 		return err
 	}
-	return b.addAll(s, sample{coordinatorIdle, idle.NowMiB}, sample{coordinatorFull, full.NowMiB})
+	return b.add(s, coordinatorFull, full.NowMiB)
 }
 
 // removeMany removes the ModelServing and waits for longer than is right for a few Pods.
@@ -81,18 +86,31 @@ func (b *bench) awaitPodsOf(ctx context.Context, name string, want int) error {
 	return nil
 }
 
-// coordinatorRSS is the memory of the coordinator's process.
-func (b *bench) coordinatorRSS(ctx context.Context) (proc.Memory, error) {
-	pods, err := b.Core.CoreV1().Pods(cluster.System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=coordinator"})
+// coordinatorMemoryNow is the memory of the coordinator's process.
+func (b *bench) coordinatorMemoryNow(ctx context.Context) (proc.Memory, error) {
+	pod, err := b.coordinatorPod(ctx)
 	if err != nil {
-		return proc.Memory{}, fmt.Errorf("the coordinator's Pod: %w", err)
+		return proc.Memory{}, err
 	}
-	if len(pods.Items) != 1 {
-		return proc.Memory{}, fmt.Errorf("%d coordinators run, want 1", len(pods.Items))
-	}
-	p, err := processOf(&pods.Items[0], "pitstop-coordin") // the kernel keeps 15 letters of a name
+	p, err := coordinatorProcess(pod)
 	if err != nil {
 		return proc.Memory{}, err
 	}
 	return p.Memory()
+}
+
+// coordinatorPod is the Pod of the only coordinator.
+func (b *bench) coordinatorPod(ctx context.Context) (*corev1.Pod, error) {
+	pods, err := b.Core.CoreV1().Pods(cluster.System).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=coordinator"})
+	if err != nil {
+		return nil, fmt.Errorf("the coordinator's Pod: %w", err)
+	}
+	if len(pods.Items) != 1 {
+		return nil, fmt.Errorf("%d coordinators run, want 1", len(pods.Items))
+	}
+	return &pods.Items[0], nil
+}
+
+func coordinatorProcess(pod *corev1.Pod) (proc.Process, error) {
+	return processOf(pod, "pitstop-coordin") // the kernel keeps 15 letters of a name
 }

@@ -24,7 +24,7 @@ import (
 // limit bounds a run without its builds; a round takes less than two minutes on a slow machine.
 const (
 	limitPerRound = 5 * time.Minute
-	limitOnce     = 30 * time.Minute
+	limitOnce     = 50 * time.Minute
 )
 
 // A Config says what is measured.
@@ -77,10 +77,16 @@ func quantities() []quantity {
 		{"pull", 20 * time.Second, (*bench).gatedSpec, (*bench).pull},
 		{"stubborn", 10 * time.Second, (*bench).stubbornSpec, (*bench).stubborn},
 		{"resume", 14 * time.Second, (*bench).remoteSpec, (*bench).resume},
+		{"unit", 3 * time.Minute, nil, (*bench).unit},
+		{"unit-rollout", 4 * time.Minute, nil, (*bench).unitRollout},
+		{"four-pods", 2 * time.Minute, nil, (*bench).fourPods},
+		{"coordinator-resume", 3 * time.Minute, nil, (*bench).coordinatorResume},
 		{"stream", 90 * time.Second, nil, (*bench).stream},
+		{"unit-stream", 3 * time.Minute, nil, (*bench).unitStream},
 		{"memory", 150 * time.Second, nil, (*bench).memory},
 		{"planning", 5 * time.Second, nil, (*bench).planning},
 		{"rollout", 3 * time.Minute, nil, (*bench).rollout},
+		{"coordinator-idle", time.Second, nil, (*bench).coordinatorIdle},
 		{"coordinator", 6 * time.Minute, nil, (*bench).coordinatorMemory},
 	}
 }
@@ -94,63 +100,6 @@ func Quantities() []string {
 	return names
 }
 
-// The figures.
-const (
-	barePatch     = "bare_patch_ms"
-	inPlaceOut    = "in_place_out_of_service_ms"
-	inPlaceBeyond = "in_place_beyond_drain_ms"
-	inPlaceRatio  = "ratio_in_place_to_bare"
-	recreateOut   = "recreate_out_of_service_ms"
-	pullOut       = "pull_out_of_service_ms"
-	pullTime      = "pull_ms"
-	pullRatio     = "pull_hidden_ratio"
-	stubbornStop  = "stubborn_stop_ms"
-	requests      = "streaming_requests"
-	failed        = "streaming_requests_failed"
-	resumeTime    = "resume_after_kill_ms"
-	agentRSS      = "agent_rss_mib"
-	agentPeak     = "agent_rss_peak_mib"
-	apiWrites     = "api_writes_per_update"
-
-	planTime        = "plan_10k_ms"
-	planGrowth      = "plan_growth_10x"
-	unitRollout     = "rollout_unit_ms"
-	rolloutTime     = "rollout_ms"
-	rolloutRatio    = "rollout_vs_ideal"
-	rolloutWrites   = "coordinator_writes_per_pod"
-	coordinatorIdle = "coordinator_rss_idle_mib"
-	coordinatorFull = "coordinator_rss_10k_mib"
-)
-
-// NewSheet returns an empty sheet for all figures.
-func NewSheet() *figure.Sheet {
-	return figure.NewSheet(
-		figure.Definition{Name: barePatch, Unit: "ms", What: "image patch, from the begin of the call, to Ready of a Pod without our gate; image present"},
-		figure.Definition{Name: inPlaceOut, Unit: "ms", What: "Ready=False to Ready=True of an in-place update; propagation 3 s, drain by metrics, idle engine, image present"},
-		figure.Definition{Name: inPlaceBeyond, Unit: "ms", What: "the same, less propagation and drain"},
-		figure.Definition{Name: inPlaceRatio, Unit: "x", What: "in_place_beyond_drain_ms to bare_patch_ms of the same round", Bound: figure.AtMost(1.2)},
-		figure.Definition{Name: recreateOut, Unit: "ms", What: "the same image change by delete and create, from the begin of the delete call to Ready; Pod without our gate"},
-		figure.Definition{Name: pullOut, Unit: "ms", What: "Ready=False to Ready=True of an in-place update whose image has to be pulled"},
-		figure.Definition{Name: pullTime, Unit: "ms", What: "what that pull took, while the Pod served (timings.prepare)"},
-		figure.Definition{Name: pullRatio, Unit: "x", What: "pull_out_of_service_ms to in_place_out_of_service_ms of the same round", Bound: figure.AtMost(1.1)},
-		figure.Definition{Name: stubbornStop, Unit: "ms", What: "patch to the end of an old container that ignores SIGTERM; grace 120 s, stopTimeoutSeconds 2", Bound: figure.AtMost(5000)},
-		figure.Definition{Name: requests, Unit: "requests", What: "streams of 1 s from 8 clients while 4 Pods behind a Service were updated in place, one after the other, again and again", Bound: figure.AtLeast(minRequests)},
-		figure.Definition{Name: failed, Unit: "requests", What: "those that failed", Bound: figure.AtMost(0)},
-		figure.Definition{Name: resumeTime, Unit: "ms", What: "start of the agent's container after a SIGKILL in mid-update to its patch of the Pod", Bound: figure.AtMost(5000)},
-		figure.Definition{Name: agentRSS, Unit: "MiB", What: "VmRSS of the agent with 110 Pods in service on its node, after 4 updates there", Bound: figure.AtMost(40)},
-		figure.Definition{Name: agentPeak, Unit: "MiB", What: "VmHWM of the same process since its start"},
-		figure.Definition{Name: apiWrites, Unit: "writes", What: "the agent's API writes from the order to its end, events and Leases apart, from the audit log", Bound: figure.AtMost(8)},
-		figure.Definition{Name: planTime, Unit: "ms", What: "one decision over 10,000 ServingGroups x 8 Pods in mid-rollout", Bound: figure.AtMost(100)},
-		figure.Definition{Name: planGrowth, Unit: "x", What: "the same to one over 1,000 ServingGroups, medians", Bound: figure.AtMost(12)},
-		figure.Definition{Name: unitRollout, Unit: "ms", What: "rollout of one ServingGroup of 4 Pods that are ready 5 s after their binding, median of 5, from the edit to complete"},
-		figure.Definition{Name: rolloutTime, Unit: "ms", What: "the same of 200 ServingGroups with maxUnavailable 20"},
-		figure.Definition{Name: rolloutRatio, Unit: "x", What: "rollout_ms to 10 x rollout_unit_ms", Bound: figure.AtMost(1.1)},
-		figure.Definition{Name: rolloutWrites, Unit: "writes", What: "the coordinator's API writes in that rollout, events and Leases apart, by Pod"},
-		figure.Definition{Name: coordinatorIdle, Unit: "MiB", What: "VmRSS of the coordinator before the next figure", Bound: figure.AtMost(80)},
-		figure.Definition{Name: coordinatorFull, Unit: "MiB", What: "VmRSS of the coordinator after it has made 10,000 Pods in 1,250 ServingGroups", Bound: figure.AtMost(500)},
-	)
-}
-
 // A bench is one run.
 type bench struct {
 	*cluster.Cluster
@@ -162,6 +111,7 @@ type bench struct {
 	padded     string             // an image that was pulled for one Pod only
 	last       map[string]float64 // samples of the round under way, by figure
 	generation int64              // of the agent's DaemonSet
+	made       int                // images that were made for one rollout each
 }
 
 // Run measures on c and adds to the sheet; what was measured before an error stays there. It

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,9 @@ func TestEveryFigureIsDefinedOnce(t *testing.T) {
 	names := []string{
 		barePatch, inPlaceOut, inPlaceBeyond, inPlaceRatio, recreateOut, pullOut, pullTime, pullRatio,
 		stubbornStop, requests, failed, resumeTime, agentRSS, agentPeak, apiWrites,
+		planTime, planGrowth, hollowUnit, rolloutTime, rolloutRatio, rolloutWrites, coordinatorRSS, coordinatorFull,
+		unitBare, unitOut, unitBeyond, unitOver, unitRecreate, unitAhead, unitAlone, unitsTime, unitsRatio, unitsParts,
+		fourTime, fourRecreate, resumeWork, unitRequests, unitFailed, recreateRequests, recreateFailed,
 	}
 	for _, name := range names {
 		if err := s.Add(name, 1); err != nil {
@@ -113,5 +117,45 @@ func TestRatiosNeedBothParts(t *testing.T) {
 	}
 	if got, ok := figures[pullRatio]; ok {
 		t.Errorf("%s without anything to compare with: %+v", pullRatio, got)
+	}
+}
+
+func TestFirstMove(t *testing.T) {
+	start := time.Unix(100, 0)
+	write := func(after time.Duration, resource, sub string, code int) audit.Write {
+		return audit.Write{User: coordinatorUser, Resource: resource, Subresource: sub, Code: code, At: start.Add(after)}
+	}
+	writes := []audit.Write{
+		write(-time.Second, "servinggroups", "", 200), // of the coordinator before
+		write(time.Second, "leases", "", 200),
+		write(2*time.Second, "servinggroups", "status", 200),
+		write(3*time.Second, "servinggroups", "", 409),
+		{User: "somebody", Resource: "pods", Code: 201, At: start.Add(4 * time.Second)},
+	}
+	if got, ok := firstMove(writes, start); ok {
+		t.Errorf("firstMove() = %v: nothing of this moves a rollout", got)
+	}
+	writes = append(writes, write(5*time.Second, "servinggroups", "", 200), write(6*time.Second, "pods", "", 201))
+	if got, ok := firstMove(writes, start); !ok || got.Sub(start) != 5*time.Second {
+		t.Errorf("firstMove() = %v, %t", got, ok)
+	}
+}
+
+func TestRolloutsAreComparedWithTheirIdeal(t *testing.T) {
+	b := &bench{sheet: NewSheet()}
+	err := errors.Join(b.addAll(nil, sample{unitAhead, 400}, sample{unitAlone, 5000}), b.addRollouts(nil, []float64{44_440}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := b.sheet.Figures()
+	if got := figures[unitsRatio]; math.Abs(got.Median-1.1) > 1e-9 || figures[unitsTime].Median != 44_440 {
+		t.Errorf("%s: %+v", unitsRatio, got)
+	}
+	if got, ok := figures[unitsParts]; ok {
+		t.Errorf("%s without its parts: %+v", unitsParts, got)
+	}
+	err = errors.Join(b.addAll(nil, sample{unitOut, 5000}, sample{unitBeyond, 1500}, sample{unitBare, 1000}), b.addRollouts(nil, []float64{36_000}))
+	if got := b.sheet.Figures()[unitsParts]; err != nil || got.Median != 1 {
+		t.Errorf("%s: %+v, %v", unitsParts, got, err)
 	}
 }

@@ -38,16 +38,9 @@ func (b *bench) bare(ctx context.Context, s *subject) error {
 		return err
 	}
 	defer w.stop()
-	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
-		"containers": []map[string]string{{"name": "engine", "image": b.images.to}},
-	}})
-	if err != nil {
-		return err
-	}
 	begun := b.config.Clock.Now()
-	_, err = b.Core.CoreV1().Pods(cluster.Namespace).Patch(ctx, s.spec.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("patch pod %s: %w", s.spec.Name, err)
+	if err := b.patchImage(ctx, s.spec.Name, b.images.to); err != nil {
+		return err
 	}
 	// kubelet may never report the moment at which the old engine is gone.
 	end, err := w.until(ctx, "Ready with another container", func(p *corev1.Pod) bool {
@@ -57,6 +50,20 @@ func (b *bench) bare(ctx context.Context, s *subject) error {
 		return err
 	}
 	return b.add(s, barePatch, ms(end.at.Sub(begun)))
+}
+
+// patchImage sets the image of the engine.
+func (b *bench) patchImage(ctx context.Context, name, image string) error {
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+		"containers": []map[string]string{{"name": "engine", "image": image}},
+	}})
+	if err != nil {
+		return err
+	}
+	if _, err := b.Core.CoreV1().Pods(cluster.Namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("patch pod %s: %w", name, err)
+	}
+	return nil
 }
 
 // An outcome is one in-place update that ended well.

@@ -49,7 +49,7 @@ func (b *bench) rollout(ctx context.Context, s *subject) (err error) {
 	}
 	ideal := unit * float64((rolloutGroups+rolloutUnavailable-1)/rolloutUnavailable)
 	return b.addAll(s,
-		sample{unitRollout, unit * 1000}, sample{rolloutTime, many.seconds[0] * 1000},
+		sample{hollowUnit, unit * 1000}, sample{rolloutTime, many.seconds[0] * 1000},
 		sample{rolloutRatio, many.seconds[0] / ideal},
 		sample{rolloutWrites, float64(many.writes) / (rolloutGroups * rolloutPodsOfGroup)},
 	)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/cluster"
 	"pitstop.dev/test/lab"
@@ -83,11 +86,26 @@ func (b *bench) sameAgents(ctx context.Context) error {
 	return nil
 }
 
-// cleanUp removes all Pods and lifts the registry's limit, also after the end of ctx.
+// cleanUp removes all Pods and ModelServings of the run and lifts the registry's limit, also after the end of ctx.
 func (b *bench) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyLimit)
 	defer cancel()
-	return errors.Join(b.Registry().Throttle(ctx, 0), b.removeService(ctx), b.removeAll(ctx), b.dropPadded(ctx))
+	return errors.Join(b.Registry().Throttle(ctx, 0), b.removeService(ctx), b.removeAll(ctx), b.removeServings(ctx), b.dropPadded(ctx))
+}
+
+// removeServings removes the ModelServings that a run before has left.
+func (b *bench) removeServings(ctx context.Context) error {
+	var list v1alpha1.ModelServingList
+	if err := b.Objects.List(ctx, &list, client.InNamespace(cluster.Namespace)); err != nil {
+		return fmt.Errorf("modelservings: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		if ms := &list.Items[i]; strings.HasPrefix(ms.Name, "bench-") {
+			errs = append(errs, b.removeMany(ctx, ms))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (b *bench) pods() interface {

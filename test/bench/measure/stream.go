@@ -42,7 +42,7 @@ func (b *bench) stream(ctx context.Context, s *subject) error {
 	if err := b.runAll(ctx, subjects); err != nil {
 		return err
 	}
-	url, err := b.makeService(ctx)
+	url, err := b.makeService(ctx, map[string]string{"app": service}, streamPods)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (b *bench) stream(ctx context.Context, s *subject) error {
 	defer traffic.Stop()
 	rollouts, err := b.rollUntilEnough(ctx, subjects, traffic)
 	report := traffic.Stop()
-	if err := errors.Join(err, b.removeAll(ctx)); err != nil {
+	if err := errors.Join(err, b.removeAll(ctx), b.removeService(ctx)); err != nil {
 		return fmt.Errorf("%w; requests: %s", err, report)
 	}
 	s.say("%d rollouts, %s, versions %v", rollouts, report, report.Versions)
@@ -88,12 +88,12 @@ func (b *bench) rollUntilEnough(ctx context.Context, subjects []*subject, traffi
 	return rollouts, fmt.Errorf("%d requests in %d rollouts, want %d: the clients are too slow", traffic.Report().Sent, rollouts, minRequests)
 }
 
-// makeService makes the Service and returns its address once all Pods answer behind it.
-func (b *bench) makeService(ctx context.Context) (string, error) {
+// makeService makes the Service of so many Pods, and returns its address once all answer behind it.
+func (b *bench) makeService(ctx context.Context, selector map[string]string, pods int) (string, error) {
 	svc, err := b.Core.CoreV1().Services(cluster.Namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: service},
 		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": service},
+			Selector: selector,
 			Ports:    []corev1.ServicePort{{Port: 8000, TargetPort: intstr.FromString("http")}},
 		},
 	}, metav1.CreateOptions{})
@@ -102,7 +102,7 @@ func (b *bench) makeService(ctx context.Context) (string, error) {
 	}
 	url := "http://" + svc.Spec.ClusterIP + ":8000"
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		return b.endpoints(ctx) == streamPods && answers(ctx, url), nil
+		return b.endpoints(ctx) == pods && answers(ctx, url), nil
 	})
 	if err != nil {
 		return "", fmt.Errorf("service %s does not answer: %w", service, err)
