@@ -184,6 +184,11 @@ type UnitUpdateStatus struct {
 	// +required
 	Since metav1.Time `json:"since"`
 
+	// cleared is whether all Pods are gone that the unit had when it was to be created anew on request, so that
+	// those that exist are new.
+	// +optional
+	Cleared bool `json:"cleared,omitempty"`
+
 	// deadline is when what is waited for counts as overdue; absent where nothing hurries.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`

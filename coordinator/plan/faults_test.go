@@ -89,6 +89,14 @@ func faults() map[string]fault {
 		"what cannot be read is taken for empty":  fed(emptyLayouts),
 		"nothing is booked":                       without(Book),
 		"nothing is struck":                       without(Strike),
+		"a request is not recorded":               without(Record),
+		"a request is done again": fed(func(s *Snapshot) {
+			for i := range s.Groups {
+				for j := range s.Groups[i].Spec.Updates {
+					s.Groups[i].Spec.Updates[j].Request = nil
+				}
+			}
+		}),
 		"the pin is written with the drain":       twisted(pinEarly),
 		"attempts are counted anew":               twisted(recount),
 		"a deletion does not wait for the drain":  twisted(deleteEarly),
