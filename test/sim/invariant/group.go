@@ -228,6 +228,7 @@ func (c *Checker) ofPermit(w cluster.Write, before, after *v1alpha1.ServingGroup
 func (c *Checker) ofClosing(w cluster.Write, before, after *v1alpha1.ServingGroup, u v1alpha1.UnitUpdate) {
 	delete(c.rollouts, string(before.UID)+"/"+u.Unit)
 	whole := updateOf(after, "")
+	c.ofRecreated(w, before, u)
 	switch {
 	case u.Preparing():
 	case u.Unit != "" && whole != nil && whole.Method == v1alpha1.UnitRemove:

@@ -87,3 +87,15 @@ func (c *Checker) ofAsked(ms *v1alpha1.ModelServing) {
 		}
 	}
 }
+
+// ofRecreated: no Pod of a unit that was created anew is one that it had before.
+func (c *Checker) ofRecreated(w cluster.Write, g *v1alpha1.ServingGroup, u v1alpha1.UnitUpdate) {
+	if !u.Recreates() || stageOf(g, u) != v1alpha1.UnitInService {
+		return
+	}
+	for _, pod := range c.podsOf(g, u.Unit) {
+		if c.condemned[pod.UID] && pod.DeletionTimestamp == nil {
+			c.violated(w, ruleRequest, "%s was created anew, and has Pod %s still", v1alpha1.LedgerEntry(g.Name, u.Unit), pod.Name)
+		}
+	}
+}

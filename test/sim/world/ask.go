@@ -26,7 +26,7 @@ func (w *World) ask() {
 	}
 	unit := ""
 	if verb != v1alpha1.VerbRetry {
-		unit = w.unit(ms)
+		unit = w.unit(ms, verb)
 	}
 	w.requests++
 	id := fmt.Sprintf("request-%d", w.requests)
@@ -55,8 +55,9 @@ func (w *World) askAgain(verb v1alpha1.Verb, id, unit string) {
 	}
 }
 
-// unit is a unit of the ModelServing: one in update rather than another one, and sometimes one that is none.
-func (w *World) unit(ms *v1alpha1.ModelServing) string {
+// unit is a unit of the ModelServing: one in update rather than another one, and sometimes one that is none. One
+// whose update is taken back has mostly not gone far.
+func (w *World) unit(ms *v1alpha1.ModelServing, verb v1alpha1.Verb) string {
 	var open, all []string
 	for _, o := range w.Server.All(cluster.ServingGroup) {
 		g, ok := o.(*v1alpha1.ServingGroup)
@@ -64,6 +65,9 @@ func (w *World) unit(ms *v1alpha1.ModelServing) string {
 			continue
 		}
 		for _, u := range g.Spec.Updates {
+			if verb == v1alpha1.VerbCancel && u.Permit.Allows(v1alpha1.PermitSwap) && w.Chance(0.8) {
+				continue
+			}
 			open = append(open, v1alpha1.LedgerEntry(g.Name, u.Unit))
 		}
 		if ms.Spec.RolloutStrategy.Type == v1alpha1.ServingGroupRollingUpdate {
