@@ -97,9 +97,9 @@ func faults() map[string]fault {
 				}
 			}
 		}),
-		"the pin is written with the drain":       twisted(pinEarly),
-		"attempts are counted anew":               twisted(recount),
-		"a deletion does not wait for the drain":  twisted(deleteEarly),
+		"the pin is written with the drain":      twisted(pinEarly),
+		"attempts are counted anew":              twisted(recount),
+		"a deletion does not wait for the drain": twisted(deleteEarly),
 		"writes are not bound to what was read": twisted(func(_ Snapshot, a *Action) bool {
 			a.ResourceVersion = ""
 			return true

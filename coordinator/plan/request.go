@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -212,22 +213,25 @@ func (w *world) retry(r Request) (done, refusal string) {
 		text = append(text, "revision "+w.Rejected+" is no longer rejected")
 		w.Rejected = ""
 	}
-	n := 0
+	var units []string
 	for _, g := range w.groups {
 		if len(g.draft.Updates) == 0 || g.whole.leaving {
 			continue
 		}
 		for u := range g.units() {
-			n += int(one(w.retryUnit(u)))
+			if w.retryUnit(u) {
+				units = append(units, u.name())
+			}
 		}
 	}
-	if n > 0 {
-		text = append(text, fmt.Sprintf("%d units that were given up, or waited, are tried again now", n))
+	const most = 8
+	if n := len(units) - most; n > 0 {
+		units = append(units[:most], fmt.Sprintf("and %d more", n))
 	}
-	if len(text) == 0 {
-		return "nothing stood in the way", ""
+	if len(units) > 0 {
+		text = append(text, "what was given up, or waited, is tried again now: "+strings.Join(units, ", "))
 	}
-	return strings.Join(text, "; "), ""
+	return cmp.Or(strings.Join(text, "; "), "nothing stood in the way"), ""
 }
 
 // retryUnit reports whether there was anything to try again.
