@@ -87,7 +87,9 @@ func TestACancelledUnitGoesBackAndOthersGoOn(t *testing.T) {
 	p.waits(func(ms *v1alpha1.ModelServing) bool { return ms.Status.UpdatedReplicas == 1 })
 	want(t, "images of the one that was cancelled", map[string]int{img.v1: 3}, p.images(strings.TrimPrefix(unit, "cancel-")))
 	p.verb(0, "CancelledByUser", "explain", "ms/cancel")
-	p.waits(func(ms *v1alpha1.ModelServing) bool { return ms.Status.UpdatedReplicas == 3 && len(ms.Status.Updating) == 0 })
+	p.waits(func(ms *v1alpha1.ModelServing) bool {
+		return ms.Status.UpdatedReplicas == 3 && len(ms.Status.Updating) == 0
+	})
 	p.verb(0, "tried again now: "+unit, "retry", "cancel")
 	p.waits(cluster.Complete)
 	want(t, "images", map[string]int{img.v2: 12}, p.images("0", "1", "2", "3"))

@@ -61,7 +61,7 @@ func (c *cli) ofUnit(ctx context.Context, cl *cluster, s ask.Subject, r request)
 	if owner == nil {
 		return &order.RefusalError{Object: "servinggroup " + cl.namespace + "/" + s.Group, Why: "belongs to no ModelServing"}
 	}
-	r.Unit = s.Unit()
+	r.ID, r.Unit = c.NewID(), s.Unit()
 	asked, err := c.ask(ctx, cl, owner.Name, r)
 	if err != nil {
 		return err
@@ -108,7 +108,6 @@ const askTries = 20
 
 // ask writes the request, waits for the answer and returns it; a refusal is an *order.RefusalError.
 func (c *cli) ask(ctx context.Context, cl *cluster, serving string, r request) (answered, error) {
-	r.ID = c.NewID()
 	ms, err := c.write(ctx, cl, serving, r)
 	if err != nil {
 		return answered{}, err

@@ -25,6 +25,7 @@ func newRetry(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		r.ID = c.NewID()
 		asked, err := c.ask(ctx, cl, name, r)
 		if err != nil {
 			return err
