@@ -52,6 +52,8 @@ func (m *model) apply(a Action) error {
 	m.logf("%s %s %v %s", a.Kind, a.Group, a.Entries, a.Message)
 	g := m.groups[a.Group]
 	switch a.Kind {
+	case Record: // it needs the report, see passed
+		return nil
 	case Book:
 		for _, e := range a.Entries {
 			if !slices.Contains(m.ledger, e) {

@@ -50,22 +50,29 @@ func (c *cluster) subject(ctx context.Context, arg string) (ask.Subject, error) 
 	case s.Pod == "" || s.Group == "":
 		return s, nil
 	}
-	_, err := c.pod(ctx, s.Pod)
+	group, err := c.hasGroup(ctx, s.Group)
+	if err != nil || !group {
+		return ask.Subject{Pod: s.Pod}, err
+	}
+	_, err = c.pod(ctx, s.Pod)
 	var missing missingPodError
-	if err != nil && !errors.As(err, &missing) {
+	switch {
+	case errors.As(err, &missing):
+		return ask.Subject{Group: s.Group}, nil
+	case err != nil:
 		return s, err
 	}
-	_, noGroup := get[v1alpha1.ServingGroup](ctx, c, v1alpha1.ServingGroups, s.Group)
-	var denied *order.RefusalError // whoever may not see ServingGroups means a Pod
-	switch {
-	case noGroup != nil && !apierrors.IsNotFound(noGroup) && !errors.As(noGroup, &denied):
-		return s, noGroup
-	case noGroup != nil:
-		return ask.Subject{Pod: s.Pod}, nil
-	case err == nil:
-		return s, usagef("%q is the name of a Pod and of a ServingGroup: write pod/%s or sg/%s", arg, arg, arg)
+	return s, usagef("%q is the name of a Pod and of a ServingGroup: write pod/%s or sg/%s", arg, arg, arg)
+}
+
+// hasGroup reports whether there is a ServingGroup of this name. Whoever may not see any means none.
+func (c *cluster) hasGroup(ctx context.Context, name string) (bool, error) {
+	_, err := get[v1alpha1.ServingGroup](ctx, c, v1alpha1.ServingGroups, name)
+	var denied *order.RefusalError
+	if apierrors.IsNotFound(err) || errors.As(err, &denied) {
+		return false, nil
 	}
-	return ask.Subject{Group: s.Group}, nil
+	return err == nil, err
 }
 
 // cancelPod orders a cancel for a Pod.
