@@ -3,6 +3,7 @@ package modelserving
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -67,6 +68,9 @@ func (p *pass) answered(st *v1alpha1.ModelServingStatus) {
 	}
 }
 
+// errForgets reports an API server that does not keep answers: a request would be done again and again.
+var errForgets = errors.New("status.requests is not kept: the CustomResourceDefinition of ModelServings is older than this coordinator, apply that of its version")
+
 // record writes the answers before anything follows from them. It is written even if they are known: the answer
 // of the API server proves that what was read is what there is.
 func (p *pass) record(ctx context.Context) (bool, error) {
@@ -81,6 +85,11 @@ func (p *pass) record(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	p.tell(was)
+	for _, a := range p.decided.Report.Answers {
+		if last := p.lastRequest(a.Verb); last == nil || last.ID != a.ID {
+			return false, errForgets
+		}
+	}
 	return true, nil
 }
 

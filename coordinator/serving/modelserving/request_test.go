@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/api/v1alpha1"
 )
@@ -100,6 +101,24 @@ func TestAnOutdatedViewOfARequestDoesNothing(t *testing.T) {
 	w.thaw()
 	w.settle()
 	if diff := cmp.Diff(map[string]int64{"ms-0": 0, "ms-1": 1}, w.attempts()); diff != "" {
+		t.Errorf("attempts (-want +got):\n%s", diff)
+	}
+}
+
+// An API server whose schema is older drops what it does not know.
+func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
+	w := newWorld(t, declared(2))
+	w.settle()
+	w.onWrite = func(_ string, obj client.Object) {
+		if ms, ok := obj.(*v1alpha1.ModelServing); ok {
+			ms.Status.Requests = nil
+		}
+	}
+	w.asks(v1alpha1.VerbRecreate, "r1 ms-1")
+	if _, err := w.pass(); err == nil || !strings.Contains(err.Error(), "CustomResourceDefinition") {
+		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff(map[string]int64{"ms-0": 0, "ms-1": 0}, w.attempts()); diff != "" {
 		t.Errorf("attempts (-want +got):\n%s", diff)
 	}
 }
