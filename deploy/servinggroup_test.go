@@ -79,7 +79,11 @@ func TestSchemaOfAServingGroup(t *testing.T) {
 		"an unknown method":              {func(s *spec) { s.Updates[0].Method = "Hope" }, "spec.updates[0].method"},
 		"an unknown permit":              {func(s *spec) { s.Updates[0].Permit = "All" }, "spec.updates[0].permit"},
 		"no permit":                      {func(s *spec) { s.Updates[0].Permit = "" }, "spec.updates[0].permit"},
-		"a negative lastAttempt":         {func(s *spec) { s.LastAttempt = -1 }, "spec.lastAttempt"},
+		"a request": {func(s *spec) {
+			s.Updates[0].Request = &v1alpha1.UnitRequest{Verb: v1alpha1.VerbRecreate, ID: "1", Wanted: "ms-2"}
+		}, ""},
+		"a request for no verb":  {func(s *spec) { s.Updates[0].Request = &v1alpha1.UnitRequest{Verb: "dance"} }, "spec.updates[0].request.verb"},
+		"a negative lastAttempt": {func(s *spec) { s.LastAttempt = -1 }, "spec.lastAttempt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := plane.coordinator.group(t.Context(), unique("sg", name), tt.change)

@@ -17,7 +17,7 @@ const (
 	ConditionBlocked = "Blocked"
 )
 
-// ModelServingStatus is what the ModelServing controller reports. updating and collisionCount are
+// ModelServingStatus is what the ModelServing controller reports. updating, requests and collisionCount are
 // also its own memory; everything else is derived from other objects.
 type ModelServingStatus struct {
 	// conditions are Available, Progressing and Blocked.
@@ -64,6 +64,14 @@ type ModelServingStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	RejectedRevision string `json:"rejectedRevision,omitempty"`
+
+	// requests are the answers to what people asked for by annotations `pitstop.dev/do.<verb>`: the last of
+	// each verb.
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=map
+	// +listMapKey=verb
+	// +optional
+	Requests []RequestStatus `json:"requests,omitempty"`
 
 	// currentRevision is the revision that all units had when the last rollout was complete: what
 	// protected units are rebuilt at.

@@ -109,6 +109,8 @@ const (
 	UnitAgentMissing UnitReason = "AgentMissing"
 	// UnitTooLong: a stage took longer than progressDeadlineSeconds.
 	UnitTooLong UnitReason = "DeadlineExceeded"
+	// UnitCancelled: a person took the attempt back.
+	UnitCancelled UnitReason = "CancelledByUser"
 )
 
 // Reasons of the events that the coordinator writes on ModelServings and ServingGroups.

@@ -198,6 +198,11 @@ type UnitUpdateStatus struct {
 	// +optional
 	OutSince *metav1.MicroTime `json:"outSince,omitempty"`
 
+	// cleared is whether all Pods are gone that the unit had when it was to be created anew on request, so that
+	// those that exist are new.
+	// +optional
+	Cleared bool `json:"cleared,omitempty"`
+
 	// deadline is when what is waited for counts as overdue; absent where nothing hurries.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`

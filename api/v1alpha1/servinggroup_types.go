@@ -159,6 +159,10 @@ type UnitUpdate struct {
 	// notBefore is when the attempt begins, where the one before it was given up. Absent: at once.
 	// +optional
 	NotBefore *metav1.Time `json:"notBefore,omitempty"`
+
+	// request is what a person asked for; absent where the attempt follows from the spec.
+	// +optional
+	Request *UnitRequest `json:"request,omitempty"`
 }
 
 // ServingGroupList is a list of ServingGroups.

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
@@ -22,6 +23,7 @@ func main() {
 	code := verb.Execute(ctx, os.Args[1:], verb.Env{
 		Streams: genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr},
 		Clock:   clock.RealClock{},
+		NewID:   func() string { return string(uuid.NewUUID()) },
 		Version: version,
 		Connect: verb.Connect,
 	})

@@ -123,7 +123,7 @@ func (w *world) mayTake(u *unit) bool {
 	if u.open.Method == v1alpha1.UnitInPlace && w.Serving.InPlace && w.obstacle(u) != "" {
 		return false
 	}
-	return !w.Serving.Paused && (w.failed == nil || w.failed == u) && u.known
+	return !w.Serving.Paused && (w.failed == nil || w.failed == u) && (w.awaited == nil || w.awaited == u) && u.known
 }
 
 // permit raises the permit of the open attempt.
@@ -146,7 +146,7 @@ func (w *world) backOut(u *unit) {
 	} else {
 		update.Method = v1alpha1.UnitRecreate
 	}
-	update.Target, update.Permit, update.NotBefore = u.pin, v1alpha1.PermitServe, nil
+	update.Target, update.Permit, update.NotBefore, update.Request = u.pin, v1alpha1.PermitServe, nil, nil
 	update.Attempt = u.group.nextAttempt()
 	u.group.put(u, update)
 }
@@ -155,6 +155,7 @@ func (w *world) backOut(u *unit) {
 func (w *world) retarget(u *unit) {
 	update := *u.open
 	update.Target, update.Permit, update.Tries, update.NotBefore = w.want(u), v1alpha1.PermitDrain, 0, nil
+	update.Request = nil
 	if !w.Serving.InPlace {
 		update.Method = v1alpha1.UnitRecreate
 	}
@@ -174,12 +175,19 @@ func (w *world) swap(u *unit) {
 	}
 	g.put(u, update)
 	u.pin = update.Target
+	if update.Recreates() {
+		g.note(v1alpha1.EventUnitStarted, fmt.Sprintf("the Pods of %s are deleted, to be created anew at revision %s", u.name(), u.pin))
+		return
+	}
 	g.note(v1alpha1.EventUnitStarted, fmt.Sprintf("%s is brought to revision %s", u.name(), u.pin))
 }
 
 // repin writes the pin of a unit, and returns how many Pods it is to have there.
 func (w *world) repin(u *unit, target string) int32 {
 	d := u.group.edit()
+	if u.open.Recreates() { // what there is stays what it is
+		return w.podsOf(u)
+	}
 	if u.role == "" {
 		if u.open.Method == v1alpha1.UnitInPlace {
 			for i := range d.Instances { // the roles are the same, and so is what there is of them
@@ -201,4 +209,12 @@ func (w *world) repin(u *unit, target string) int32 {
 		}
 	}
 	return 1 + w.Layouts[target][u.role].Workers
+}
+
+// podsOf is the number of Pods that the unit is to have where it is.
+func (w *world) podsOf(u *unit) int32 {
+	if u.role != "" {
+		return 1 + w.Layouts[u.pin][u.role].Workers
+	}
+	return w.pods(u.group.draft.Revision, u.group.draft.Instances)
 }

@@ -58,7 +58,7 @@ func (w *world) blockedFailed() *Verdict {
 	if w.failed == nil || w.failed.open == nil { // it is closed in this pass
 		return nil
 	}
-	return blockedBy(v1alpha1.BlockedFailed, "%s; no further unit is updated until it comes good or the template changes", inUpdate(w.failed))
+	return blockedBy(v1alpha1.BlockedFailed, "%s; no further unit is updated until it comes good or the template changes; `kubectl pitstop recreate %s` creates its Pods anew", inUpdate(w.failed), w.failed.name())
 }
 
 // blockedGroup passes on what a ServingGroup reports.

@@ -13,6 +13,7 @@ type taking struct {
 	group *servingGroup
 	unit  string
 	kind  v1alpha1.UnitMethod
+	asked bool // by a person, to be created anew
 }
 
 func (t taking) String() string {
@@ -33,8 +34,8 @@ func (m *model) judge(p Plan) error {
 		}
 		m.after[a.Group] = &a.Spec
 		for i := range a.Spec.Updates {
-			if u := &a.Spec.Updates[i]; find(&g.Spec, u.Unit) == nil {
-				takings = append(takings, taking{g, u.Unit, u.Method})
+			if u := &a.Spec.Updates[i]; openOf(&g.Spec, u.Unit) == nil && !u.Preparing() {
+				takings = append(takings, taking{g, u.Unit, u.Method, u.Recreates()})
 			}
 		}
 	}
@@ -70,14 +71,17 @@ func (m *model) mayTake(t taking) error {
 	}
 	role, ordinal, _ := v1alpha1.ParseUnit(t.unit)
 	protected := t.unit == "" && *t.group.Spec.Ordinal < m.serving.Partition || t.unit != "" && ordinal < m.role(role).Partition
+	wrong := (t.unit == "") == (m.serving.Type == v1alpha1.RoleRollingUpdate)
 	switch {
+	case t.asked && !wrong:
+		return nil
 	case m.serving.Paused:
 		return broken("takes %s/%s while paused", t.group.Name, t.unit)
 	case protected:
 		return broken("takes %s/%s, which the partition protects", t.group.Name, t.unit)
 	case m.failedAtTarget():
 		return broken("takes %s/%s after a unit failed at the target", t.group.Name, t.unit)
-	case (t.unit == "") == (m.serving.Type == v1alpha1.RoleRollingUpdate):
+	case wrong:
 		return broken("takes %s/%s, which is no unit of %s", t.group.Name, t.unit, m.serving.Type)
 	}
 	if !m.outdated(t) {
@@ -130,6 +134,10 @@ func (m *model) failedAtTarget() bool {
 			if !g.Deleting && u.Target == m.target && u.Method == v1alpha1.UnitRecreate && m.reported(g, u) == v1alpha1.UnitFailed {
 				return true
 			}
+			awaited := u.Recreates() && m.reported(g, u) != v1alpha1.UnitInService
+			if !g.Deleting && awaited && !m.outdated(taking{group: g, unit: u.Unit}) {
+				return true
+			}
 		}
 	}
 	return false
@@ -140,7 +148,7 @@ func (m *model) keepsGroups(takings []taking) error {
 	available, busy, cost, starts := int32(0), int32(0), int32(0), int32(0)
 	for _, g := range m.groups {
 		available += one(m.availableGroup(g))
-		u := find(m.after[g.Name], "")
+		u := openOf(m.after[g.Name], "")
 		busy += one(u != nil && u.Method == v1alpha1.UnitRecreate || u == nil && !g.Deleting && slices.Contains(m.ledger, g.Name))
 	}
 	for _, t := range takings {
@@ -150,7 +158,7 @@ func (m *model) keepsGroups(takings []taking) error {
 		free := !m.availableGroup(t.group)
 		if t.kind == v1alpha1.UnitRecreate {
 			starts += one(!slices.Contains(m.ledger, t.group.Name))
-			free = m.downGroup(t.group) || slices.Contains(m.ledger, t.group.Name)
+			free = t.asked && free || m.downGroup(t.group) || slices.Contains(m.ledger, t.group.Name)
 		}
 		cost += one(!free)
 	}
@@ -190,7 +198,7 @@ func (m *model) idle() *servingGroup {
 func (m *model) inOrder(takings []taking) error {
 	idle := m.idle()
 	for _, t := range takings {
-		if t.unit != "" || t.kind == v1alpha1.UnitRemove || slices.Contains(m.ledger, t.group.Name) || m.downGroup(t.group) {
+		if t.unit != "" || t.asked || t.kind == v1alpha1.UnitRemove || slices.Contains(m.ledger, t.group.Name) || m.downGroup(t.group) {
 			continue
 		}
 		if idle != nil && *idle.Spec.Ordinal > *t.group.Spec.Ordinal {
@@ -210,7 +218,7 @@ func (m *model) availableGroup(g *servingGroup) bool {
 func partIs(g *servingGroup, is func(name string) bool) bool {
 	return slices.ContainsFunc(g.Spec.Instances, func(i v1alpha1.RoleInstance) bool {
 		name := v1alpha1.UnitName(i.Role, *i.Ordinal)
-		u := find(&g.Spec, name)
+		u := openOf(&g.Spec, name)
 		return (u == nil || u.Method != v1alpha1.UnitRemove) && is(name)
 	})
 }
@@ -218,8 +226,8 @@ func partIs(g *servingGroup, is func(name string) bool) bool {
 // groupHas reports whether, in a group that is in no update as a whole, all instances that are to stay
 // are as they should be, and as many as declared.
 func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
-	open := func(name string) bool { return find(&g.Spec, name) != nil }
-	if g.Deleting || find(&g.Spec, "") != nil || partIs(g, open) {
+	open := func(name string) bool { return openOf(&g.Spec, name) != nil }
+	if g.Deleting || openOf(&g.Spec, "") != nil || partIs(g, open) {
 		return false
 	}
 	for role := range m.rolesOf(g) {
@@ -227,7 +235,7 @@ func (m *model) groupHas(g *servingGroup, is func(name string) bool) bool {
 		for i := range g.Spec.Instances {
 			inst := &g.Spec.Instances[i]
 			name := v1alpha1.UnitName(inst.Role, *inst.Ordinal)
-			if u := find(&g.Spec, name); inst.Role != role || u != nil && u.Method == v1alpha1.UnitRemove {
+			if u := openOf(&g.Spec, name); inst.Role != role || u != nil && u.Method == v1alpha1.UnitRemove {
 				continue
 			}
 			all++
@@ -339,7 +347,7 @@ func (m *model) keepsRoles(takings []taking) error {
 // surplus does not.
 func (m *model) counts(g *servingGroup, unit string) bool {
 	role, ordinal, _ := v1alpha1.ParseUnit(unit)
-	u := find(m.after[g.Name], unit)
+	u := openOf(m.after[g.Name], unit)
 	listed := slices.ContainsFunc(g.Spec.Instances, func(i v1alpha1.RoleInstance) bool { return i.Role == role && *i.Ordinal == ordinal })
 	return u == nil && (listed || g.pods[unit] != nil) || u != nil && (u.Method == v1alpha1.UnitRecreate || m.digest(m.target, role) == "")
 }
@@ -353,7 +361,7 @@ func (m *model) keepsRole(g *servingGroup, role string, takings []taking) error 
 			continue
 		}
 		name := v1alpha1.UnitName(role, *inst.Ordinal)
-		u, booked := find(m.after[g.Name], name), slices.Contains(m.ledger, v1alpha1.LedgerEntry(g.Name, name))
+		u, booked := openOf(m.after[g.Name], name), slices.Contains(m.ledger, v1alpha1.LedgerEntry(g.Name, name))
 		available += one(m.availableInstance(g, name))
 		busy += one(u != nil && u.Method == v1alpha1.UnitRecreate || u == nil && booked)
 		for _, t := range takings {
@@ -366,7 +374,7 @@ func (m *model) keepsRole(g *servingGroup, role string, takings []taking) error 
 				continue
 			}
 			starts += one(!booked)
-			cost += one(!booked && !m.down(g.pods[name]))
+			cost += one(!booked && !m.down(g.pods[name]) && (!t.asked || m.availableInstance(g, name)))
 		}
 	}
 	floor := r.Replicas - r.MaxUnavailable

@@ -39,7 +39,7 @@ func (p *pool) startable(u *unit) bool {
 
 // idle reports whether the unit is to be brought to the target, and nothing else goes on with it.
 func (u *unit) idle() bool {
-	return u.eligible() && u.open == nil && !u.closed && !u.group.crossed(u)
+	return u.eligible() && u.open == nil && !u.latched() && !u.closed && !u.group.crossed(u)
 }
 
 // victims returns the n units that are to go first, as far as that leaves enough available ones. A

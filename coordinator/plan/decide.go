@@ -14,6 +14,7 @@ func decide(s Snapshot, atRest func(*world, *group) bool) Plan {
 	w := observe(&s, atRest)
 	w.scaleGroups()
 	w.scaleInstances()
+	w.answer()
 	w.findFailed()
 	w.advance()
 	w.rollOut()
@@ -26,10 +27,10 @@ func decide(s Snapshot, atRest func(*world, *group) bool) Plan {
 	return p
 }
 
-// rollOut starts updates. A unit that failed at the target stops it.
+// rollOut starts updates. A unit that failed at the target stops it, or may yet fail there.
 func (w *world) rollOut() {
 	switch {
-	case w.failed != nil || w.Serving.Paused || w.rejected():
+	case w.stopped() || w.Serving.Paused || w.rejected():
 	case w.byRole():
 		w.rollInstances()
 	default:
@@ -51,7 +52,10 @@ func (w *world) actions() []Action {
 			written = append(written, g)
 		}
 	}
-	actions := make([]Action, 0, len(written)+len(w.creates)+4)
+	actions := make([]Action, 0, len(written)+len(w.creates)+5)
+	if w.records() {
+		actions = append(actions, Action{Kind: Record})
+	}
 	if w.rejects() {
 		actions = append(actions, Action{Kind: Reject})
 	}

@@ -13,6 +13,7 @@ func newModel(draw func(n int) int, decide func(Snapshot) Plan) *model {
 	m := &model{
 		draw: draw, decide: decide, now: time.Unix(1_700_000_000, 0).UTC(),
 		layouts: map[string]Layout{}, hidden: map[string]bool{}, bad: map[string]bool{}, groups: map[string]*servingGroup{},
+		asked: map[v1alpha1.Verb]Request{}, answers: map[v1alpha1.Verb]Answer{}, done: map[string]bool{},
 	}
 	m.serving = Serving{Name: "ms", Type: v1alpha1.ServingGroupRollingUpdate, Deadline: time.Hour}
 	if draw(2) == 0 {

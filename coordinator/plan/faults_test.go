@@ -89,9 +89,17 @@ func faults() map[string]fault {
 		"what cannot be read is taken for empty":  fed(emptyLayouts),
 		"nothing is booked":                       without(Book),
 		"nothing is struck":                       without(Strike),
-		"the pin is written with the drain":       twisted(pinEarly),
-		"attempts are counted anew":               twisted(recount),
-		"a deletion does not wait for the drain":  twisted(deleteEarly),
+		"a request is not recorded":               without(Record),
+		"a request is done again": fed(func(s *Snapshot) {
+			for i := range s.Groups {
+				for j := range s.Groups[i].Spec.Updates {
+					s.Groups[i].Spec.Updates[j].Request = nil
+				}
+			}
+		}),
+		"the pin is written with the drain":      twisted(pinEarly),
+		"attempts are counted anew":              twisted(recount),
+		"a deletion does not wait for the drain": twisted(deleteEarly),
 		"writes are not bound to what was read": twisted(func(_ Snapshot, a *Action) bool {
 			a.ResourceVersion = ""
 			return true

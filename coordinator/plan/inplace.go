@@ -23,7 +23,7 @@ const (
 // prepareAhead has the images of the target brought to the nodes of the units that are next, while they
 // serve: twice as many units as the budget allows to take, so that none has to wait for its images.
 func (w *world) prepareAhead() {
-	if !w.Serving.InPlace || w.Serving.Paused || w.failed != nil || w.rejected() || w.hopeless() {
+	if !w.Serving.InPlace || w.Serving.Paused || w.stopped() || w.rejected() || w.hopeless() {
 		return
 	}
 	if !w.byRole() {
@@ -65,6 +65,9 @@ func (w *world) prepare(u *unit, update v1alpha1.UnitUpdate) {
 	update.Unit, update.Attempt = u.unitName(), u.group.nextAttempt()
 	update.Method, update.Permit = v1alpha1.UnitInPlace, v1alpha1.PermitPrepare
 	update.Target, update.Previous, update.Swapped = w.want(u), u.pin, false
+	if update.Cancelled() && !w.Serving.InPlace {
+		update.Method = v1alpha1.UnitRecreate
+	}
 	u.group.put(u, update)
 }
 
@@ -76,7 +79,7 @@ func (w *world) hopeless() bool {
 			continue
 		}
 		for u := range g.units() {
-			if u.ahead != nil && u.reached(v1alpha1.UnitRefused) && u.ahead.Target == w.Target {
+			if u.ahead != nil && u.reached(v1alpha1.UnitRefused) && u.ahead.Target == w.Target && u.report.Reason != v1alpha1.UnitCancelled {
 				if counts[u.report.Reason]++; counts[u.report.Reason] >= refusals {
 					return true
 				}
@@ -89,8 +92,12 @@ func (w *world) hopeless() bool {
 // advancePrepare keeps a unit prepared for what is wanted today. A refused attempt is made again after a
 // while, where its reason may pass.
 func (w *world) advancePrepare(u *unit) {
+	if u.ahead.Method == v1alpha1.UnitRecreate {
+		w.advanceLatch(u)
+		return
+	}
 	switch {
-	case !w.Serving.InPlace || w.byRole() != (u.role != "") || !u.eligible() || w.obstacle(u) != "" || w.rejected():
+	case !w.Serving.InPlace || !w.mayPrepare(u):
 		u.group.closeUpdate(u)
 	case !w.same(u, w.want(u), u.ahead.Target):
 		w.prepare(u, v1alpha1.UnitUpdate{})
@@ -137,13 +144,20 @@ func (w *world) tryAgain(u *unit) {
 // closeServing ends the update of a unit that is in service. One that was given up and is still wanted
 // is prepared anew, after a pause.
 func (w *world) closeServing(u *unit) {
-	tries := u.open.Tries
-	retry := u.open.Method == v1alpha1.UnitInPlace && tries > 0 && !u.open.Swapped && w.Serving.InPlace &&
-		u.eligible() && w.obstacle(u) == "" && !w.rejected()
+	was := *u.open
+	retry := was.Method == v1alpha1.UnitInPlace && was.Tries > 0 && !was.Swapped && w.Serving.InPlace && w.mayPrepare(u)
 	u.group.closeUpdate(u)
-	if retry {
-		w.prepare(u, w.nextTry(tries))
+	switch {
+	case was.Cancelled() && w.mayPrepare(u) && was.Request.Wanted == w.Target:
+		w.latch(u, was.Request)
+	case retry:
+		w.prepare(u, w.nextTry(was.Tries))
 	}
+}
+
+// mayPrepare reports whether an attempt of the unit at the target may follow.
+func (w *world) mayPrepare(u *unit) bool {
+	return w.byRole() == (u.role != "") && u.eligible() && (!w.Serving.InPlace || w.obstacle(u) == "") && !w.rejected()
 }
 
 // changesMethod reports whether the unit is updated in place, and is to be recreated instead.
@@ -181,7 +195,7 @@ func (w *world) blockedRejected() *Verdict {
 	}
 	for u := range w.units() {
 		if u.eligible() || u.updating() {
-			return blockedBy(v1alpha1.BlockedRejected, "a unit failed at revision %s and was taken back; no unit is brought to it until the template changes", w.Target)
+			return blockedBy(v1alpha1.BlockedRejected, "a unit failed at revision %s and was taken back; no unit is brought to it until the template changes, or `kubectl pitstop retry %s`", w.Target, w.Serving.Name)
 		}
 	}
 	return nil // no unit is left that would be

@@ -188,7 +188,7 @@ func (w *world) start(u *unit) {
 	var entry string
 	if u.ahead != nil {
 		update := *u.ahead
-		update.Permit, update.Previous = v1alpha1.PermitDrain, u.pin
+		update.Permit, update.Previous, update.Request = v1alpha1.PermitDrain, u.pin, nil
 		entry = w.put(u, update)
 	} else {
 		entry = w.take(u, v1alpha1.UnitUpdate{Method: v1alpha1.UnitRecreate, Target: w.want(u), Previous: u.pin})

@@ -35,6 +35,12 @@ type model struct {
 	mixed    bool // the strategy changed while units were in update
 	trace    []string
 	after    map[string]*v1alpha1.ServingGroupSpec // the specs as the plan at hand makes them
+	// asked are the requests that are not answered yet, answers the last answer of each verb, done the requests
+	// by which a unit was recreated.
+	asked   map[v1alpha1.Verb]Request
+	answers map[v1alpha1.Verb]Answer
+	serial  int
+	done    map[string]bool
 }
 
 type servingGroup struct {
@@ -51,7 +57,13 @@ type instancePods struct {
 	revision                   string
 	phase                      v1alpha1.InstancePhase
 	exist, dying, loaded, gate bool
+	attempt                    int64 // for which it was made
 	readySince, downSince      time.Time
+}
+
+// doomed reports whether the Pods go by request, though they are at the pin.
+func (p *instancePods) doomed(u *v1alpha1.UnitUpdate) bool {
+	return u != nil && u.Recreates() && u.Permit.Allows(v1alpha1.PermitSwap) && p.attempt != u.Attempt
 }
 
 func (p *instancePods) ready() bool { return p.exist && !p.dying && p.loaded && p.gate }
@@ -65,7 +77,7 @@ func (m *model) logf(format string, args ...any) {
 func (m *model) snapshot() Snapshot {
 	s := Snapshot{
 		Now: m.now, Serving: m.serving, Target: m.target, Current: m.current,
-		Layouts: map[string]Layout{}, Ledger: slices.Clone(m.ledger), Rejected: m.rejected,
+		Layouts: map[string]Layout{}, Ledger: slices.Clone(m.ledger), Rejected: m.rejected, Requests: m.requests(),
 	}
 	s.Serving.Roles = slices.Clone(m.serving.Roles)
 	for name, l := range m.layouts {
@@ -108,7 +120,7 @@ func (m *model) digest(revision, role string) string { return m.layouts[revision
 // covering is the open update that an instance is part of, nil if there is none.
 func covering(spec *v1alpha1.ServingGroupSpec, unit string) *v1alpha1.UnitUpdate {
 	for i := range spec.Updates {
-		if u := &spec.Updates[i]; u.Unit == "" || u.Unit == unit {
+		if u := &spec.Updates[i]; (u.Unit == "" || u.Unit == unit) && !u.Preparing() {
 			return u
 		}
 	}
@@ -169,7 +181,10 @@ func (m *model) materialise(g *servingGroup, name, pin string) {
 		p.exist, p.dying, p.loaded = false, false, false
 	case !p.exist:
 		p.exist, p.loaded, p.revision, p.phase = true, false, pin, v1alpha1.InstanceRunning
-	case m.digest(p.revision, p.role) != m.digest(pin, p.role):
+		if u != nil {
+			p.attempt = u.Attempt
+		}
+	case m.digest(p.revision, p.role) != m.digest(pin, p.role), p.doomed(u):
 		p.dying = true
 	}
 	p.gate = u == nil || u.Permit == v1alpha1.PermitServe
@@ -210,7 +225,9 @@ func (m *model) report(g *servingGroup) {
 	}
 	if g.Status.ObservedGeneration == g.Generation {
 		for i := range g.Spec.Updates {
-			g.Status.Updates = append(g.Status.Updates, m.stage(g, &g.Spec.Updates[i], old))
+			if !g.Spec.Updates[i].Preparing() {
+				g.Status.Updates = append(g.Status.Updates, m.stage(g, &g.Spec.Updates[i], old))
+			}
 		}
 	}
 	if !equality.Semantic.DeepEqual(before, &g.Status) {
@@ -244,7 +261,7 @@ func (m *model) stageOf(g *servingGroup, u *v1alpha1.UnitUpdate) v1alpha1.UnitSt
 			continue
 		}
 		p := g.pods[name]
-		at := p != nil && p.exist && !p.dying && p.loaded && m.digest(p.revision, p.role) == m.digest(pinOf(&g.Spec, inst), p.role)
+		at := p != nil && p.exist && !p.dying && !p.doomed(u) && p.loaded && m.digest(p.revision, p.role) == m.digest(pinOf(&g.Spec, inst), p.role)
 		loaded = loaded && at
 		ready = ready && at && p.gate
 	}

@@ -27,6 +27,10 @@ const (
 	// is written even if all of them are in the ledger: the write, bound to what was read, proves that
 	// declaration and ledger are today's.
 	Book ActionKind = "Book"
+	// Record writes the answers to requests, and with an accepted retry that no revision is rejected. It
+	// precedes every Write that follows from them, and is written even if they are known: the write, bound
+	// to what was read, proves that the requests are today's.
+	Record ActionKind = "Record"
 	// Reject makes the target the revision that no unit is brought to. It precedes every Write that takes a
 	// unit back.
 	Reject ActionKind = "Reject"
@@ -71,6 +75,15 @@ type Report struct {
 	Blocked     Verdict
 	// Enough: at least replicas less maxUnavailable groups are available.
 	Enough Verdict
+	// Answers are those to the requests, in their order.
+	Answers []Answer
+}
+
+// An Answer is what becomes of a request. One that is accepted has begun once all actions are taken.
+type Answer struct {
+	Request
+	Outcome v1alpha1.RequestOutcome
+	Message string
 }
 
 // A Verdict is a condition's status, reason and message.

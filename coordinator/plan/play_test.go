@@ -29,7 +29,7 @@ func play(draw func(n int) int, decide func(Snapshot) Plan) (m *model, err error
 // turn lets something happen, and then mostly the ModelServing controller look at it.
 func (m *model) turn() error {
 	m.now = m.now.Add(time.Duration(m.draw(20)) * time.Second)
-	switch m.draw(12) {
+	switch m.draw(13) {
 	case 0:
 		m.declare()
 	case 1:
@@ -38,6 +38,8 @@ func (m *model) turn() error {
 		m.now = m.now.Add(time.Duration(m.draw(300)) * time.Second)
 	case 3, 4, 5:
 		m.load()
+	case 6:
+		m.ask()
 	default:
 		if names := slices.Sorted(maps.Keys(m.groups)); len(names) > 0 {
 			m.reconcile(m.groups[names[m.draw(len(names))]])

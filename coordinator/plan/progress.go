@@ -105,7 +105,10 @@ func (w *world) waitsFor() string {
 // inUpdate says where the open update of a unit stands.
 func inUpdate(u *unit) string {
 	to := " is being removed"
-	if u.updating() {
+	switch {
+	case u.updating() && u.open.Recreates():
+		to = " is created anew on request at revision " + u.open.Target
+	case u.updating():
 		to = " goes to revision " + u.open.Target
 	}
 	text := fmt.Sprintf("%s%s (attempt %d, permit %s)", u.name(), to, u.open.Attempt, u.open.Permit)

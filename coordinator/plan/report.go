@@ -62,6 +62,7 @@ func (w *world) report() Report {
 	r.Progressing = w.progressing()
 	r.Blocked = w.blocked()
 	r.Enough = w.enough(r.Available, serving)
+	r.Answers = w.answers
 	return r
 }
 

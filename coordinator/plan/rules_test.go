@@ -33,6 +33,10 @@ func (m *model) passed() (Plan, error) {
 			m.logf("the controller ends before %s %s", a.Kind, a.Group)
 			return p, nil
 		}
+		if a.Kind == Record {
+			m.record(p)
+			continue
+		}
 		if err := m.apply(a); err != nil {
 			return p, err
 		}
@@ -40,6 +44,7 @@ func (m *model) passed() (Plan, error) {
 	if p.Report.Complete {
 		m.current = m.target
 	}
+	m.settle(p)
 	return p, nil
 }
 
@@ -47,6 +52,8 @@ func (m *model) apply(a Action) error {
 	m.logf("%s %s %v %s", a.Kind, a.Group, a.Entries, a.Message)
 	g := m.groups[a.Group]
 	switch a.Kind {
+	case Record: // it needs the report, see passed
+		return nil
 	case Book:
 		for _, e := range a.Entries {
 			if !slices.Contains(m.ledger, e) {
@@ -71,6 +78,9 @@ func (m *model) apply(a Action) error {
 		return nil
 	case Write:
 		if err := m.mayWrite(g, a); err != nil {
+			return err
+		}
+		if err := m.once(g, a); err != nil {
 			return err
 		}
 		g.Spec = *a.Spec.DeepCopy()
@@ -98,7 +108,7 @@ func (m *model) isOpen(entry string) bool {
 	if g == nil {
 		return false
 	}
-	return g.Deleting || slices.ContainsFunc(g.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == unit })
+	return g.Deleting || openOf(&g.Spec, unit) != nil
 }
 
 func (m *model) mayCreate(a Action) error {
@@ -159,13 +169,25 @@ func find(spec *v1alpha1.ServingGroupSpec, unit string) *v1alpha1.UnitUpdate {
 	return nil
 }
 
+// openOf is the update that takes the unit out of service, nil if there is none.
+func openOf(spec *v1alpha1.ServingGroupSpec, unit string) *v1alpha1.UnitUpdate {
+	if u := find(spec, unit); u != nil && !u.Preparing() {
+		return u
+	}
+	return nil
+}
+
 func (m *model) mayUpdate(g *servingGroup, spec *v1alpha1.ServingGroupSpec, u *v1alpha1.UnitUpdate) error {
 	entry := v1alpha1.LedgerEntry(g.Name, u.Unit)
-	old := find(&g.Spec, u.Unit)
+	old := openOf(&g.Spec, u.Unit)
 	switch {
+	case u.Preparing() && !u.Cancelled():
+		return broken("%s is prepared", entry)
+	case u.Preparing():
+		return nil
 	case !slices.Contains(m.ledger, entry):
 		return broken("%s is in update and not in the ledger", entry)
-	case u.Unit == "" && len(spec.Updates) > 1:
+	case u.Unit == "" && slices.ContainsFunc(spec.Updates, func(o v1alpha1.UnitUpdate) bool { return o.Unit != "" && !o.Preparing() }):
 		return broken("%s is in update as a whole and in parts", entry)
 	case old == nil && (u.Attempt <= g.Spec.LastAttempt || u.Permit != v1alpha1.PermitDrain):
 		return broken("%s begins with %+v", entry, u)
@@ -193,7 +215,7 @@ func (m *model) mayReattempt(g *servingGroup, old, u *v1alpha1.UnitUpdate) error
 	if back && (old.Permit != v1alpha1.PermitDrain || u.Target != m.unitPin(&g.Spec, u.Unit)) {
 		return broken("%s/%s backs out from %s to %s", g.Name, u.Unit, old.Permit, u.Target)
 	}
-	if u.Method == v1alpha1.UnitRecreate && !back && (m.serving.Paused || u.Permit != v1alpha1.PermitDrain) {
+	if u.Method == v1alpha1.UnitRecreate && !back && (m.serving.Paused && !u.Recreates() || u.Permit != v1alpha1.PermitDrain) {
 		return broken("%s/%s gets another target with %s", g.Name, u.Unit, u.Permit)
 	}
 	return nil
@@ -238,7 +260,7 @@ func (m *model) unitPin(spec *v1alpha1.ServingGroupSpec, unit string) string {
 // mayClose judges the end of an update: the unit serves and has for minReady, or it is gone.
 func (m *model) mayClose(g *servingGroup, spec *v1alpha1.ServingGroupSpec, u *v1alpha1.UnitUpdate) error {
 	whole := find(spec, "")
-	if find(spec, u.Unit) != nil || whole != nil && whole.Method == v1alpha1.UnitRemove {
+	if u.Preparing() || openOf(spec, u.Unit) != nil || whole != nil && whole.Method == v1alpha1.UnitRemove {
 		return nil
 	}
 	if u.Method == v1alpha1.UnitRemove {
@@ -296,12 +318,12 @@ func (m *model) down(p *instancePods) bool {
 // after every single write.
 func (m *model) mayOpen(g *servingGroup, spec *v1alpha1.ServingGroupSpec) error {
 	u := find(spec, "")
-	if u == nil || u.Permit != v1alpha1.PermitDrain || find(&g.Spec, "") != nil {
+	if u == nil || u.Permit != v1alpha1.PermitDrain || openOf(&g.Spec, "") != nil {
 		return nil
 	}
 	serving, open := int32(0), int32(0)
 	for _, o := range m.groups {
-		if was := find(&o.Spec, ""); was != nil && was.Method == v1alpha1.UnitRecreate && o != g {
+		if was := openOf(&o.Spec, ""); was != nil && was.Method == v1alpha1.UnitRecreate && o != g {
 			open++
 		}
 		serving += one(o != g && m.readyGroup(o))

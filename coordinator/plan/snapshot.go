@@ -28,11 +28,25 @@ type Snapshot struct {
 	Obstacles map[string]string
 	// Rejected is status.rejectedRevision.
 	Rejected string
+	// Requests are what people asked for and is not done yet, one of a verb.
+	Requests []Request
 	// Ledger is status.updating.
 	Ledger []string
 	// Groups are the ServingGroups that the ModelServing owns, by ordinal. Those that are being
 	// deleted are among them.
 	Groups []Group
+}
+
+// A Request is what a person asked for.
+type Request struct {
+	Verb v1alpha1.Verb
+	ID   string
+	// Unit is as in the ledger, empty where it is about all.
+	Unit string
+	// Accepted: that is written already, and whoever wrote it may have died before the rest.
+	Accepted bool
+	// Malformed: what was written cannot be read.
+	Malformed bool
 }
 
 // Serving is what is declared, with every percentage resolved and every default set.

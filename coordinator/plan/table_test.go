@@ -143,6 +143,8 @@ func steps(s Snapshot, p Plan) []string {
 		switch a.Kind {
 		case Book, Strike:
 			out = append(out, fmt.Sprintf("%s %s", a.Kind, strings.Join(a.Entries, " ")))
+		case Record:
+			out = append(out, "Record")
 		case Reject:
 			out = append(out, "Reject "+s.Target)
 		case Delete:

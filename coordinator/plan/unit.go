@@ -64,6 +64,10 @@ func (u *unit) updating() bool {
 	return u.open != nil && u.open.Method != v1alpha1.UnitRemove
 }
 
+// latched reports whether a person took the unit's update back, so that it is not chosen again for a while. In
+// place such a unit is prepared anew in time.
+func (u *unit) latched() bool { return u.ahead != nil && u.ahead.Method == v1alpha1.UnitRecreate }
+
 // serves reports whether the unit may be in service, although it is perhaps not counted as available:
 // it is still in the ledger, or not ready for long enough.
 func (u *unit) serves() bool {

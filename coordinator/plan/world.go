@@ -20,8 +20,10 @@ type world struct {
 	// unwell are those of the groups of which something is not ready.
 	unwell []*group
 	pool   pool
-	// failed is a unit that failed at the target, nil if none did.
-	failed *unit
+	// failed is a unit that failed at the target, nil if none did. awaited is one that is created anew there on
+	// request: before it is known whether it comes up no other unit is brought there.
+	failed, awaited *unit
+	answers         []Answer
 	// next is when the snapshot is to be judged again; zero: never.
 	next time.Time
 
@@ -136,6 +138,9 @@ func (w *world) findFailed() {
 				w.failed = u
 				return
 			}
+			if u.updating() && u.open.Recreates() && u.atTarget && !u.reached(v1alpha1.UnitInService) {
+				w.awaited = u
+			}
 		}
 	}
 }
@@ -144,6 +149,8 @@ func (w *world) findFailed() {
 func (w *world) want(u *unit) string {
 	gone := u.role != "" && !w.target.has(u.role)
 	switch {
+	case w.keepsPin(u):
+		return u.open.Target
 	case w.rejected() && u.updating() && u.open.Previous != "":
 		return u.open.Previous
 	case u.protected || gone:
@@ -151,6 +158,16 @@ func (w *world) want(u *unit) string {
 	}
 	return w.Target
 }
+
+// keepsPin reports whether the unit is created anew at its own pin: until it is in service, unless it failed
+// there or, once it was drained, the rollout has another target than when a person asked for it.
+func (w *world) keepsPin(u *unit) bool {
+	return u.updating() && u.open.Recreates() && !u.reached(v1alpha1.UnitFailed) &&
+		(u.open.Permit == v1alpha1.PermitDrain || u.open.Request.Wanted == w.Target)
+}
+
+// stopped reports whether no other unit may be brought to the target.
+func (w *world) stopped() bool { return w.failed != nil || w.awaited != nil }
 
 // current is the revision at which protected units are rebuilt.
 func (w *world) current() string { return cmp.Or(w.Current, w.Target) }

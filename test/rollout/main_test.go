@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -233,6 +234,7 @@ func (p *play) verb(code int, text string, args ...string) {
 	streams, _, out, errs := genericiooptions.NewTestIOStreams()
 	got := verb.Execute(p.t.Context(), append(args, "--kubeconfig", p.KubeconfigPath(), "-n", cluster.Namespace), verb.Env{
 		Streams: streams, Clock: clock.RealClock{}, Version: "test", Connect: verb.Connect,
+		NewID: func() string { return string(uuid.NewUUID()) },
 	})
 	p.t.Logf("kubectl pitstop %s: exit code %d\n%s%s", strings.Join(args, " "), got, out, errs)
 	if got != code || !strings.Contains(out.String(), text) {

@@ -85,6 +85,7 @@ func turn(ms *v1alpha1.ModelServing, d ServingDiagnosis) (why, way string) {
 	ahead := false
 	for _, w := range d.Waits {
 		switch {
+		case w.Reason == string(v1alpha1.UnitCancelled) && w.Permit == v1alpha1.PermitPrepare: // it keeps nobody from anything
 		case w.Kind == WaitUpdate && w.Permit == v1alpha1.PermitPrepare:
 			ahead = true
 		case w.Kind == WaitUpdate || w.Kind == WaitReady || w.Kind == WaitDeletion:

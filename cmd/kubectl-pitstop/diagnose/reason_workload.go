@@ -80,12 +80,12 @@ func ExplainCondition(r v1alpha1.ConditionReason) (Text, bool) {
 	case v1alpha1.BlockedFailed:
 		t = Text{
 			"a unit did not come up at the target, so no other one is brought there",
-			"correct the template, or go back with `kubectl pitstop undo NAME`; a unit that comes good by itself frees the rollout too",
+			"correct the template, or go back with `kubectl pitstop undo NAME`; where the cause was another one, `kubectl pitstop recreate UNIT` creates the unit's Pods anew; a unit that comes good by itself frees the rollout too",
 		}
 	case v1alpha1.BlockedRefused:
 		t = Text{
 			"an attempt to update a unit in place was given up before it touched a container; a unit that was at one revision before goes on serving at it",
-			"the message gives the reason: an image that is missing is looked for again by itself once it is pushed; else correct the template, or go back with `kubectl pitstop undo NAME`",
+			"the message gives the reason: an image that is missing is looked for again by itself once it is pushed (`kubectl pitstop retry NAME` does so at once); else correct the template, or go back with `kubectl pitstop undo NAME`",
 		}
 	case v1alpha1.BlockedNotInPlace:
 		t = Text{
@@ -95,7 +95,7 @@ func ExplainCondition(r v1alpha1.ConditionReason) (Text, bool) {
 	case v1alpha1.BlockedRejected:
 		t = Text{
 			"a unit failed at the target and was taken back to its previous revision (onFailure Rollback), so no unit is brought to that target any more",
-			"correct the template, or go back with `kubectl pitstop undo NAME`: another target is tried anew",
+			"correct the template, or go back with `kubectl pitstop undo NAME`: another target is tried anew; `kubectl pitstop retry NAME` has the same one tried once more",
 		}
 	case v1alpha1.BlockedPin:
 		t = Text{
@@ -224,6 +224,11 @@ func ExplainUnit(r v1alpha1.UnitReason) (Text, bool) {
 		t = Text{
 			"a stage before the swap took longer than progressDeadlineSeconds",
 			"remove what the message says it waited for; the update is tried again by itself, each time after a longer pause",
+		}
+	case v1alpha1.UnitCancelled:
+		t = Text{
+			"a person took its update back (`kubectl pitstop cancel`)",
+			"it is chosen again when the pause is over; `kubectl pitstop retry NAME` ends that, and another template goes before it",
 		}
 	}
 	return t, t != (Text{})

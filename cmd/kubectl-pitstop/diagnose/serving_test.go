@@ -279,6 +279,16 @@ func TestDiagnoseUnitsInPlace(t *testing.T) {
 		"late": func(f *ServingFacts) {
 			inPlace(*f, v1alpha1.PermitSwap, v1alpha1.UnitFailed, v1alpha1.UnitReason(v1alpha1.FailedDeadline))
 		},
+		"cancelled": func(f *ServingFacts) {
+			inPlace(*f, v1alpha1.PermitPrepare, v1alpha1.UnitRefused, v1alpha1.UnitCancelled)
+			u := &f.group(3).Spec.Updates[0]
+			u.NotBefore, u.Request = new(metav1.NewTime(at(160))), &v1alpha1.UnitRequest{Verb: v1alpha1.VerbCancel, ID: "r1"}
+		},
+		"recreated on request": func(f *ServingFacts) {
+			rolling(*f, v1alpha1.UnitSwapping, v1alpha1.UnitWaitingScheduling)
+			u := &f.group(3).Spec.Updates[0]
+			u.Permit, u.Target, u.Previous, u.Request = v1alpha1.PermitSwap, "llm-old", "llm-old", &v1alpha1.UnitRequest{Verb: v1alpha1.VerbRecreate, ID: "r1"}
+		},
 		"rejected": func(f *ServingFacts) {
 			f.Serving.Status.UpdateRevision, f.Serving.Status.RejectedRevision, f.Serving.Status.UpdatedReplicas = "llm-new", "llm-new", 0
 			f.says(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.BlockedRejected, "a unit failed at revision llm-new and was taken back")

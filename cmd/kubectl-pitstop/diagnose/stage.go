@@ -15,7 +15,7 @@ func updateText(u v1alpha1.UnitUpdate, s v1alpha1.UnitUpdateStatus) Text {
 	kind := KindOf(v1alpha1.Reason(s.Reason))
 	switch {
 	case s.Stage == v1alpha1.UnitFailed && kind == Failed:
-		return Text{agents.Why + "; the unit is kept out of traffic", agents.Way}
+		return Text{agents.Why + "; the unit is kept out of traffic", agents.Way + anew}
 	case s.Stage == v1alpha1.UnitFailed, s.Stage == v1alpha1.UnitPrepared:
 		return stageText(u, s.Stage)
 	case s.Stage == v1alpha1.UnitRefused:
@@ -25,6 +25,9 @@ func updateText(u v1alpha1.UnitUpdate, s v1alpha1.UnitUpdateStatus) Text {
 	}
 	return reasonText(s.Reason)
 }
+
+// anew is the way out that is left where the unit cannot be helped in place.
+const anew = "; `kubectl pitstop recreate UNIT` deletes its Pods and creates them anew at its revision"
 
 // reasonText is that of the list of units, or else that of the agent's.
 func reasonText(r v1alpha1.UnitReason) Text {
@@ -61,10 +64,10 @@ func refusedText(u v1alpha1.UnitUpdate, r v1alpha1.UnitReason) Text {
 // that are made by hand.
 func refusedWay(r v1alpha1.Reason) string {
 	if r == v1alpha1.RefusedNotFound {
-		return "push the image: the coordinator looks for it again by itself, each time after a longer pause; or correct the template, or go back with `kubectl pitstop undo NAME`"
+		return "push the image: the coordinator looks for it again by itself, each time after a longer pause, or at once by `kubectl pitstop retry NAME`; or correct the template, or go back with `kubectl pitstop undo NAME`"
 	}
 	if r == v1alpha1.RefusedDeadline {
-		return "remove what the message says it waited for: the coordinator tries again by itself, each time after a longer pause"
+		return "remove what the message says it waited for: the coordinator tries again by itself, each time after a longer pause, or at once by `kubectl pitstop retry NAME`"
 	}
 	return "correct the template, or go back with `kubectl pitstop undo NAME`: the same revision is not tried again by itself"
 }
@@ -97,7 +100,7 @@ func stageText(u v1alpha1.UnitUpdate, s v1alpha1.UnitStage) Text {
 	case v1alpha1.UnitFailed:
 		return Text{
 			"it did not become ready within progressDeadlineSeconds, and is kept out of traffic",
-			"correct the template or undo: it then gets a new attempt; or it comes good after all",
+			"correct the template or undo: it then gets a new attempt; or it comes good after all" + anew,
 		}
 	case v1alpha1.UnitRefused:
 		return Text{

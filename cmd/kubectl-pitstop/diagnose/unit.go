@@ -112,7 +112,7 @@ func updateWait(f ServingFacts, sg *v1alpha1.ServingGroup, u v1alpha1.UnitUpdate
 	s := sg.Status.Updates[i]
 	w.Stage, w.Since, w.Reason, w.Message = s.Stage, &s.Since, string(s.Reason), s.Message
 	text := updateText(u, s)
-	w.Why, w.Way = text.Why, named(f.Serving, text.Way)
+	w.Why, w.Way = text.Why, strings.ReplaceAll(named(f.Serving, text.Way), "UNIT`", w.Unit+" -n "+f.Serving.Namespace+"`")
 	w.Next = unitDeadline(f.Serving, u, s)
 	return w
 }
@@ -122,6 +122,10 @@ func purpose(u v1alpha1.UnitUpdate) string {
 	switch {
 	case u.Method == v1alpha1.UnitRemove:
 		return "removes it"
+	case u.Preparing() && u.Cancelled():
+		return "was taken back by a person, and waits; it serves"
+	case u.Recreates():
+		return "creates its Pods anew at " + u.Target + ", as a person asked"
 	case u.Preparing():
 		return "prepares it for " + u.Target + ", while it serves"
 	case u.Target == u.Previous:

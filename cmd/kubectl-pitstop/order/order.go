@@ -4,6 +4,7 @@
 package order
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,11 +82,15 @@ func Update(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate, r Request) (*v1alpha1
 // way back. The error is a *RefusalError or a *ConflictError. Once the images are patched there is no
 // way back but another update.
 func Cancel(pod *corev1.Pod, last *v1alpha1.InPlaceUpdate) (*v1alpha1.InPlaceUpdate, error) {
+	if unit := Unit(pod, last); unit != "" {
+		group := cmp.Or(pod.Labels[v1alpha1.LabelServingGroup], "SERVINGGROUP")
+		return nil, &RefusalError{
+			podName(pod), fmt.Sprintf("belongs to %s, whose Pods the coordinator updates together", unit),
+			"take back the update of its unit: `kubectl pitstop cancel " + group + "`, or SERVINGGROUP/ROLE-N with RoleRollingUpdate",
+		}
+	}
 	if last == nil {
 		return nil, &RefusalError{podName(pod), "has no in-place update that could be cancelled", ""}
-	}
-	if err := notTheCoordinators(pod, last); err != nil {
-		return nil, err
 	}
 	reported := last.Status.Attempt == last.Spec.Attempt
 	object := fmt.Sprintf("attempt %d for %s", last.Spec.Attempt, podName(pod))

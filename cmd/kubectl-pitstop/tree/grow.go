@@ -101,7 +101,7 @@ func (u *Unit) update(g *grower, sg *v1alpha1.ServingGroup, unit string) {
 			u.State += fmt.Sprintf(" (%s)", s.Reason)
 		}
 		u.Message = s.Message
-		if s.Stage == v1alpha1.UnitFailed || s.Stage == v1alpha1.UnitRefused {
+		if s.Stage == v1alpha1.UnitFailed || s.Stage == v1alpha1.UnitRefused && s.Reason != v1alpha1.UnitCancelled {
 			u.Mark = Wrong
 		}
 	}
@@ -118,6 +118,10 @@ func (g *grower) towards(u v1alpha1.UnitUpdate) string {
 	switch {
 	case u.Method == v1alpha1.UnitRemove:
 		return "removal"
+	case u.Recreates():
+		return "anew at " + short(u.Target)
+	case u.Preparing() && u.Cancelled():
+		return "not yet to " + short(u.Target)
 	case u.Target == u.Previous:
 		return "back to " + short(u.Target)
 	}

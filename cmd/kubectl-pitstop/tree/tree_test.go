@@ -303,6 +303,15 @@ func TestTree(t *testing.T) {
 		"refused in place": func(w *world) {
 			w.preparing(v1alpha1.UnitRefused, v1alpha1.UnitReason(v1alpha1.RefusedNotFound), "Pod llm-2-prefill-0-0 on node gpu-2: no e:2")
 		},
+		"cancelled in place": func(w *world) {
+			w.preparing(v1alpha1.UnitRefused, v1alpha1.UnitCancelled, "a person took its update back")
+			w.Groups[2].Spec.Updates[0].Request = &v1alpha1.UnitRequest{Verb: v1alpha1.VerbCancel, ID: "r1"}
+		},
+		"recreated on request": func(w *world) {
+			w.open(1, v1alpha1.UnitUpdate{Attempt: 9, Method: v1alpha1.UnitRecreate, Target: stable, Previous: stable, Permit: v1alpha1.PermitDrain})
+			w.Groups[1].Spec.Updates[0].Request = &v1alpha1.UnitRequest{Verb: v1alpha1.VerbRecreate, ID: "r1"}
+			w.report(1, v1alpha1.UnitUpdateStatus{Attempt: 9, Stage: v1alpha1.UnitDraining, Since: ago(2 * time.Second), Reason: v1alpha1.UnitWaitingDrain})
+		},
 		"an instance prepared": func(w *world) {
 			w.Serving.Status.UpdateRevision = target
 			w.open(1, v1alpha1.UnitUpdate{Unit: "decode-0", Attempt: 9, Method: v1alpha1.UnitInPlace, Target: target, Permit: v1alpha1.PermitPrepare})

@@ -132,6 +132,7 @@ func (b *bench) run(ctx context.Context, args ...string) int {
 	return verb.Execute(ctx, append(args, "--namespace", "ns"), verb.Env{
 		Streams: genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: b.out, ErrOut: b.err},
 		Clock:   clocktesting.NewFakeClock(now),
+		NewID:   func() string { return "request-1" },
 		Version: "v1.2.3",
 		Connect: func(genericclioptions.RESTClientGetter) (verb.Clients, error) {
 			return verb.Clients{Core: b.core, Dynamic: b.dynamic}, nil

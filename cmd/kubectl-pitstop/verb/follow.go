@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -24,14 +25,25 @@ type viewer interface {
 	tick()
 }
 
-// A selection says which InPlaceUpdates are watched: those of a namespace, all if it is empty,
+// A selection says which objects are watched: those of a namespace, all if it is empty,
 // or the one of this name if there is one.
 type selection struct{ namespace, name string }
 
 // follow shows v every state of the selected objects, first the present one, and a tick every
 // second, until v has seen enough or ctx ends. It survives a lost connection.
 func (c *cluster) follow(ctx context.Context, clk clock.WithTicker, s selection, v viewer) error {
-	resource := c.Dynamic.Resource(v1alpha1.InPlaceUpdates).Namespace(s.namespace)
+	return c.watch(ctx, clk, v1alpha1.InPlaceUpdates, s, sight{func(e watch.Event) (bool, error) { return show(v, e) }, v.tick})
+}
+
+// A sight is shown events, and ends a watch by true or an error. Once a second it gets a tick.
+type sight struct {
+	see  func(watch.Event) (bool, error)
+	tick func()
+}
+
+// watch shows every state of the selected objects, first the present one, until enough is seen or ctx ends.
+func (c *cluster) watch(ctx context.Context, clk clock.WithTicker, kind schema.GroupVersionResource, s selection, v sight) error {
+	resource := c.Dynamic.Resource(kind).Namespace(s.namespace)
 	narrow := func(o metav1.ListOptions) metav1.ListOptions {
 		if s.name != "" {
 			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, s.name).String()
@@ -58,9 +70,9 @@ func (c *cluster) follow(ctx context.Context, clk clock.WithTicker, s selection,
 			v.tick()
 		case event, ok := <-events.ResultChan():
 			if !ok {
-				return fmt.Errorf("watch of inplaceupdates ended")
+				return fmt.Errorf("watch of %s ended", kind.Resource)
 			}
-			if done, err := show(v, event); done || err != nil {
+			if done, err := v.see(event); done || err != nil {
 				return err
 			}
 		}

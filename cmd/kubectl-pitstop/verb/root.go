@@ -32,6 +32,8 @@ const (
 type Env struct {
 	Streams genericiooptions.IOStreams
 	Clock   clock.WithTicker
+	// NewID returns an id that was never used before.
+	NewID   func() string
 	Version string
 	// Connect makes the clients that the kubeconfig flags ask for.
 	Connect func(genericclioptions.RESTClientGetter) (Clients, error)
@@ -72,7 +74,8 @@ func newRoot(env Env) *cobra.Command {
 	c := &cli{Env: env, flags: flags}
 	root.AddCommand(
 		newGet(c), newExplain(c), newHistory(c), newUndo(c), newPause(c), newResume(c),
-		newUpdate(c), newStatus(c), newHold(c), newRelease(c), newCancel(c),
+		newRecreate(c), newCancel(c), newRetry(c),
+		newUpdate(c), newStatus(c), newHold(c), newRelease(c),
 	)
 	return root
 }

@@ -75,7 +75,7 @@ func group() *v1alpha1.ServingGroup {
 	return &v1alpha1.ServingGroup{
 		TypeMeta: metav1.TypeMeta{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "llm-0", UID: "sg-uid", OwnerReferences: []metav1.OwnerReference{{UID: "ms-uid", Controller: new(true)}},
+			Namespace: "ns", Name: "llm-0", UID: "sg-uid", OwnerReferences: []metav1.OwnerReference{{Kind: "ModelServing", Name: "llm", UID: "ms-uid", Controller: new(true)}},
 		},
 		Spec: v1alpha1.ServingGroupSpec{
 			Ordinal: new(int32(0)), Revision: "llm-1",
@@ -97,7 +97,7 @@ func member() *corev1.Pod {
 	p.Name, p.UID = "llm-0-decode-0-0", "member-uid"
 	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup", Name: "llm-0", UID: "sg-uid", Controller: new(true)}}
 	p.Labels = map[string]string{
-		v1alpha1.LabelModelServing: "llm", v1alpha1.LabelRole: "decode", v1alpha1.LabelInstance: "0", v1alpha1.LabelIndex: "0", v1alpha1.LabelRevision: "llm-1",
+		v1alpha1.LabelModelServing: "llm", v1alpha1.LabelServingGroup: "llm-0", v1alpha1.LabelRole: "decode", v1alpha1.LabelInstance: "0", v1alpha1.LabelIndex: "0", v1alpha1.LabelRevision: "llm-1",
 	}
 	return p
 }

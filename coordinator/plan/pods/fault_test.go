@@ -107,6 +107,8 @@ func faults() map[string]fault {
 		"recovers where nothing is to":    sees("where nothing recovers", func(s *pods.Snapshot) { s.Settings.Recovery = v1alpha1.RecoverRole }),
 		"recovers before it says so":      sees("is not Recreating", recoversAtOnce),
 		"forgets that it recovers":        does("", func(_ pods.Snapshot, p *pods.Plan) { forgetRecovery(p) }),
+		"takes old Pods for new ones":     sees("is not", clearedTooEarly),
+		"forgets that old Pods are gone":  sees("for nothing in an update", clearedForgotten),
 		"keeps holds":                     acts("stalls", func(_ pods.Snapshot, a *pods.Action) bool { return a.Kind != pods.ClearHold && a.Kind != pods.OpenGate }),
 		"clears holds too early":          does("before Serve", clearHeld),
 		"opens gates that an agent opens": sees("another's to open", func(s *pods.Snapshot) { s.Agents = nil }),

@@ -31,6 +31,12 @@ func (d *decision) inPlace(u *v1alpha1.UnitUpdate, members []*instance) standing
 // again is the standing of an attempt that is not to begin yet: what the one before it was given up for.
 func (d *decision) again(u *v1alpha1.UnitUpdate) standing {
 	was := d.stages[u.Unit]
+	if u.Cancelled() {
+		return standing{
+			stage: v1alpha1.UnitRefused, reason: v1alpha1.UnitCancelled, waits: true,
+			message: "a person took its update back; tried again at " + stamp(*u.NotBefore),
+		}
+	}
 	if was.Stage != v1alpha1.UnitRefused { // it went back in service meanwhile
 		was.Reason, was.Message = v1alpha1.UnitWaitingPrepare, "the attempt before was given up"
 	}

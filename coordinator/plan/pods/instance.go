@@ -24,7 +24,9 @@ type instance struct {
 	// update covers the instance; nil: none does. prepares is an update that merely prepares: the
 	// instance serves, and is looked after as if there were none.
 	update, prepares *v1alpha1.UnitUpdate
-	phase            v1alpha1.InstancePhase
+	// doomed: every Pod that it has is to go, though it may be at the pin: a person asked for new ones.
+	doomed bool
+	phase  v1alpha1.InstancePhase
 	// recoveries is how often it was created anew for having failed, this time included.
 	recoveries int32
 	// trouble says why the instance gets on no further, where its Pods do not.
@@ -64,7 +66,8 @@ func instances(s Snapshot) []*instance {
 		i.recoveries = i.old.Recoveries
 		if u := covering(s.Group.Spec.Updates, i.unit); u != nil && u.Permit.Allows(v1alpha1.PermitDrain) {
 			i.update = u
-		} else {
+			i.doomed = u.Recreates() && u.Permit.Allows(v1alpha1.PermitSwap) && !cleared(s.Group.Status, u)
+		} else if u != nil && u.Method == v1alpha1.UnitInPlace {
 			i.prepares = u
 		}
 		slices.SortFunc(i.pods, func(a, b Pod) int { return cmp.Compare(a.Index, b.Index) })
@@ -90,6 +93,13 @@ func covering(updates []v1alpha1.UnitUpdate, unit string) *v1alpha1.UnitUpdate {
 	return own
 }
 
+// cleared reports whether the Pods are gone that the unit had when the attempt took them.
+func cleared(st v1alpha1.ServingGroupStatus, u *v1alpha1.UnitUpdate) bool {
+	return slices.ContainsFunc(st.Updates, func(s v1alpha1.UnitUpdateStatus) bool {
+		return s.Unit == u.Unit && s.Attempt == u.Attempt && s.Cleared
+	})
+}
+
 // size is the number of Pods that the instance is to have. Where the pin cannot be read it is what
 // was reported last.
 func (i *instance) size() int32 {
@@ -113,8 +123,10 @@ func (i *instance) atPin(p Pod) bool {
 	return p.Revision == i.pin || i.resolved && p.Digest != "" && p.Digest == i.shape.Digest
 }
 
-// old Pods are those that the instance is not to have as they are.
-func (i *instance) outdated(p Pod) bool { return !i.expected(p) || !i.atPin(p) || i.halfway(p) }
+// outdated Pods are those that the instance is not to have as they are.
+func (i *instance) outdated(p Pod) bool {
+	return i.doomed || !i.expected(p) || !i.atPin(p) || i.halfway(p)
+}
 
 // halfway reports whether an update in place, that is no more, has left a Pod with other images than its
 // pin's: what the Pod says of itself is written when it is opened.

@@ -145,7 +145,7 @@ func (p Plan) Decisive(old v1alpha1.ServingGroupStatus) bool {
 		stages[u.Unit] = u
 	}
 	for _, u := range p.Status.Updates {
-		if was := stages[u.Unit]; was.Stage != u.Stage || was.Attempt != u.Attempt {
+		if was := stages[u.Unit]; was.Stage != u.Stage || was.Attempt != u.Attempt || was.Cleared != u.Cleared {
 			return true
 		}
 	}

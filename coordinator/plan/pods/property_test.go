@@ -32,7 +32,7 @@ func kinds() []string {
 	return []string{
 		"kubelet", "kubelet", "kubelet", "kubelet", "agent", "agent", "agent", "serving", "serving", "time",
 		"fails", "vanishes", "deleted", "restarts", "agent goes", "agent comes", "refuses",
-		"update group", "update unit", "remove unit", "declare unit", "remove group", "order lost", "drifts",
+		"update group", "update unit", "recreate group", "recreate unit", "remove unit", "declare unit", "remove group", "order lost", "drifts",
 	}
 }
 
@@ -110,6 +110,10 @@ func (w *world) happen(e happening) {
 		w.target("", revision, v1alpha1.UnitRecreate)
 	case "update unit":
 		w.target(unit, revision, v1alpha1.UnitRecreate)
+	case "recreate group":
+		w.recreate("")
+	case "recreate unit":
+		w.recreate(unit)
 	case "remove unit":
 		if w.update(unit) == nil {
 			w.target(unit, "", v1alpha1.UnitRemove)

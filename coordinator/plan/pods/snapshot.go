@@ -9,7 +9,8 @@
 //	                                       Failed
 //
 // With method InPlace it is Preparing -> Prepared before that, while the unit serves and is covered by
-// nothing; and Refused where an attempt ends before its swap. A back-out is the same update with the pin for its target and permit Serve: no Pod is at another
+// nothing; and Refused where an attempt ends before its swap. A unit that is created anew on request has all its
+// Pods taken at Swap; that the last of them is gone is written before the first new one is made. A back-out is the same update with the pin for its target and permit Serve: no Pod is at another
 // revision then, so that nothing is deleted. What is not covered follows its phase, which the status
 // keeps:
 //

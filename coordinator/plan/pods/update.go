@@ -22,6 +22,8 @@ type standing struct {
 	skipped []string
 	// waits: the attempt is not to begin yet.
 	waits bool
+	// cleared: the Pods are gone that the attempt was to take, and none was made yet.
+	cleared bool
 	// frozen: a revision cannot be read, so that it cannot be told how far the unit is.
 	frozen bool
 }
@@ -36,7 +38,10 @@ func (d *decision) updates() {
 		case u.Method == v1alpha1.UnitInPlace:
 			at = d.inPlace(u, members)
 		case !u.Permit.Allows(v1alpha1.PermitDrain):
-			continue
+			if u.NotBefore == nil || d.due(u.NotBefore.Time) {
+				continue
+			}
+			at = d.again(u)
 		case !u.Permit.Allows(v1alpha1.PermitSwap):
 			at = d.drain(u, members)
 		case u.Method == v1alpha1.UnitRemove:
@@ -115,7 +120,8 @@ func (d *decision) removeUnit(u *v1alpha1.UnitUpdate, members []*instance) stand
 }
 
 // swap replaces the Pods that are not at their pin. New ones are made once the last old one is gone,
-// so that a unit never runs two revisions.
+// so that a unit never runs two revisions. Where a person asked for new Pods all are old until it is written
+// that the last of them is gone.
 func (d *decision) swap(u *v1alpha1.UnitUpdate, members []*instance) standing {
 	for _, i := range members {
 		if i.declared && !i.resolved {
@@ -130,15 +136,21 @@ func (d *decision) swap(u *v1alpha1.UnitUpdate, members []*instance) standing {
 				message := d.takes(p, u)
 				old = standing{
 					stage: v1alpha1.UnitSwapping, reason: v1alpha1.UnitWaitingDeletion,
-					message: "Pod " + p.Name + " of the revision before is not gone yet: " + message,
+					message: "the old Pod " + p.Name + " is not gone yet: " + message,
 				}
 			case p.Ended:
 				d.replaceEnded(i, p)
 			}
 		}
 	}
-	if old.stage != "" {
+	switch {
+	case old.stage != "":
 		return old
+	case u.Recreates() && !cleared(d.s.Group.Status, u):
+		return standing{
+			stage: v1alpha1.UnitSwapping, reason: v1alpha1.UnitWaitingScheduling, cleared: true,
+			message: "the old Pods are gone, and are about to be created anew",
+		}
 	}
 	for _, i := range members {
 		d.refill(i)
@@ -209,6 +221,7 @@ func (d *decision) stage(u *v1alpha1.UnitUpdate, at standing) {
 		was = v1alpha1.UnitUpdateStatus{Since: d.now()}
 	}
 	now := v1alpha1.UnitUpdateStatus{Unit: u.Unit, Attempt: u.Attempt, Stage: at.stage, Reason: at.reason, Message: at.message}
+	now.Cleared = was.Cleared || at.cleared
 	switch {
 	case at.frozen:
 		if now = was; was.Stage == "" {
@@ -265,8 +278,8 @@ func (d *decision) deadline(u *v1alpha1.UnitUpdate, now *v1alpha1.UnitUpdateStat
 			unitWords(u.Unit), now.Stage, stamp(now.Since), now.Message))
 	}
 	if now.Stage == v1alpha1.UnitFailed {
-		d.block(v1alpha1.BlockedFailed, fmt.Sprintf("%s failed at revision %s at %s: %s; it comes good when its Pods are ready, or is updated again for a new revision",
-			unitWords(u.Unit), u.Target, stamp(now.Since), now.Message))
+		d.block(v1alpha1.BlockedFailed, fmt.Sprintf("%s failed at revision %s at %s: %s; it comes good when its Pods are ready, or is updated again for a new revision; `kubectl pitstop recreate %s` creates its Pods anew",
+			unitWords(u.Unit), u.Target, stamp(now.Since), now.Message, v1alpha1.LedgerEntry(d.s.Group.Name, u.Unit)))
 	}
 	if now.Stage == v1alpha1.UnitRefused {
 		d.block(v1alpha1.BlockedRefused, fmt.Sprintf("%s is not brought to revision %s, %s since %s: %s; %s", unitWords(u.Unit), u.Target,

@@ -24,7 +24,7 @@ func (w *world) shape(unit string) pods.Shape {
 func (w *world) outdated(p *body) bool {
 	unit := v1alpha1.UnitName(p.Role, p.Instance)
 	s := w.shape(unit)
-	return !w.declared(unit) || p.Index > s.Workers || p.Digest != s.Digest
+	return p.doomed || !w.declared(unit) || p.Index > s.Workers || p.Digest != s.Digest
 }
 
 // judge fails the world if the action breaks a rule.

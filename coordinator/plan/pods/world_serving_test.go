@@ -51,15 +51,47 @@ func (w *world) target(unit, revision string, method v1alpha1.UnitMethod) {
 	case u == nil && method == v1alpha1.UnitRecreate && revision == w.pin(unit):
 		w.group.Spec.LastAttempt--
 		return
+	case u != nil && u.Permit != v1alpha1.PermitDrain:
+		w.spare(unit)
+		*u = next
 	case u == nil:
 		w.group.Spec.Updates = append(w.group.Spec.Updates, next)
-	case u.Permit == v1alpha1.PermitDrain: // back out first
+	default: // back out first
 		next.Method, next.Target, next.Permit = v1alpha1.UnitRecreate, w.pin(unit), v1alpha1.PermitServe
-		*u = next
-	default:
 		*u = next
 	}
 	w.say("serving: %s %q to %s, permit %s", next.Method, unit, next.Target, next.Permit)
+	w.write()
+}
+
+// spare has the Pods of a unit be those that it is to have: the attempt that they were to go for is no more.
+func (w *world) spare(unit string) {
+	for _, p := range w.pods {
+		if unit == "" || unit == v1alpha1.UnitName(p.Role, p.Instance) {
+			p.doomed = false
+		}
+	}
+}
+
+// recreate begins an update at the unit's own pin, which a person asked for.
+func (w *world) recreate(unit string) {
+	u := w.update(unit)
+	if w.gone || w.group.Deleting || !w.declared(unit) || unit != "" && w.update("") != nil || unit == "" && u == nil && len(w.group.Spec.Updates) > 0 ||
+		u != nil && u.Method == v1alpha1.UnitRemove {
+		return
+	}
+	w.group.Spec.LastAttempt++
+	w.spare(unit)
+	next := v1alpha1.UnitUpdate{
+		Unit: unit, Attempt: w.group.Spec.LastAttempt, Method: v1alpha1.UnitRecreate, Target: w.pin(unit), Previous: w.pin(unit),
+		Permit: v1alpha1.PermitDrain, Request: &v1alpha1.UnitRequest{Verb: v1alpha1.VerbRecreate},
+	}
+	if u == nil {
+		w.group.Spec.Updates = append(w.group.Spec.Updates, next)
+	} else {
+		*u = next
+	}
+	w.say("serving: %q is recreated at %s", unit, next.Target)
 	w.write()
 }
 
@@ -109,9 +141,14 @@ func (w *world) close(u *v1alpha1.UnitUpdate) {
 
 func (w *world) swap(u *v1alpha1.UnitUpdate) {
 	for _, p := range w.pods {
-		p.condemned = p.condemned || u.Unit == "" || u.Unit == v1alpha1.UnitName(p.Role, p.Instance)
+		of := u.Unit == "" || u.Unit == v1alpha1.UnitName(p.Role, p.Instance)
+		p.condemned = p.condemned || of
+		if of {
+			p.doomed = u.Recreates()
+		}
 	}
 	switch {
+	case u.Recreates():
 	case u.Method == v1alpha1.UnitRemove && u.Unit == "":
 		w.group.Deleting = true
 		return

@@ -40,6 +40,8 @@ type body struct {
 	gate gate
 	// condemned: its unit was reported as drained, and may be swapped.
 	condemned bool
+	// doomed: a person asked for another one in its place.
+	doomed bool
 }
 
 // A world is all that a ServingGroup meets: an API server, kubelets, agents, and the ModelServing

@@ -87,6 +87,8 @@ func (p *pass) take(ctx context.Context, a plan.Action) (bool, error) {
 	switch a.Kind {
 	case plan.Book:
 		return p.book(ctx, a.Entries)
+	case plan.Record:
+		return p.record(ctx)
 	case plan.Reject:
 		return p.reject(ctx)
 	case plan.Strike:

@@ -40,6 +40,7 @@ func (p *pass) observe(v versions) (plan.Snapshot, error) {
 	s := plan.Snapshot{
 		Now: p.now, Serving: declared, Target: v.target, Current: p.ms.Status.CurrentRevision,
 		Layouts: v.layouts, Obstacles: v.obstacles, Rejected: p.ms.Status.RejectedRevision, Ledger: slices.Clone(p.ms.Status.Updating),
+		Requests: p.requests(),
 	}
 	for _, sg := range p.items {
 		s.Groups = append(s.Groups, plan.Group{

@@ -4,7 +4,8 @@
 // A pass observes, plans, acts and reports. The order of its writes is what makes it safe to die
 // between any two of them:
 //
-//	revision -> status (what protected units are rebuilt at) -> the plan's actions -> status -> history
+//	revision -> status (what protected units are rebuilt at) -> the plan's actions -> status ->
+//	annotations of requests that are answered -> history
 //
 // so that a revision is stored before anything refers to it, and a unit is in the ledger before it
 // is touched. Every write is bound to the version that was read: a pass that rests on an outdated
@@ -199,6 +200,9 @@ func (p *pass) run(ctx context.Context) (time.Duration, error) {
 		return 0, errors.Join(err, p.report(ctx))
 	}
 	if err := p.report(ctx); err != nil {
+		return 0, err
+	}
+	if err := p.dropRequests(ctx); err != nil {
 		return 0, err
 	}
 	return p.again(p.decided.Recheck), p.trim(ctx, versions)

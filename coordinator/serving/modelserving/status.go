@@ -34,6 +34,7 @@ func (p *pass) reported() *v1alpha1.ModelServing {
 	if report.Complete {
 		st.CurrentRevision = p.target
 	}
+	p.answered(st)
 	p.set(ms, v1alpha1.ConditionAvailable, report.Enough)
 	p.set(ms, v1alpha1.ConditionProgressing, report.Progressing)
 	if blocked, known := p.blocked(report.Blocked); known {

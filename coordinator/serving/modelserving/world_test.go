@@ -149,6 +149,9 @@ func (w *world) requestsOfTheController() interceptor.Funcs {
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			return w.request("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
 		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return w.request("patch", obj, func() error { return c.Patch(ctx, obj, p, opts...) })
+		},
 		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
 			return w.request("update "+sub, obj, func() error { return c.SubResource(sub).Update(ctx, obj, opts...) })
 		},

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"pitstop.dev/api/v1alpha1"
 )
 
 // IndexOwner is the index that a cached client may select by: the UID of the controller owner.
@@ -271,9 +273,19 @@ func (c *Client) Apply(context.Context, runtime.ApplyConfiguration, ...client.Ap
 	panic(errUnused)
 }
 
-// Patch is not simulated.
-func (c *Client) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
-	panic(errUnused)
+// Patch applies a merge patch that removes annotations of a ModelServing, and no other.
+func (c *Client) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	ms, ok := o.(*v1alpha1.ModelServing)
+	none(opts)
+	if !ok || p.Type() != types.MergePatchType {
+		panic("not simulated: a patch other than a merge patch of a ModelServing")
+	}
+	data, err := p.Data(o)
+	if err != nil {
+		return fmt.Errorf("read patch: %w", err)
+	}
+	call := Call{Verb: "patch", Kind: ModelServing, Object: o}
+	return c.call(ctx, call, func() error { return c.server.patchServing(c.caller(), ms, data) })
 }
 
 // DeleteAllOf is not simulated.

@@ -65,6 +65,9 @@ func servingStatus(s v1alpha1.ModelServingStatus) string {
 			out = append(out, "("+c.Message+")")
 		}
 	}
+	for _, r := range s.Requests {
+		out = append(out, fmt.Sprintf("{%s %s %s: %s: %s}", r.Verb, r.Unit, r.ID, r.Outcome, r.Message))
+	}
 	return strings.Join(out, " ")
 }
 
@@ -78,7 +81,11 @@ func groupSpec(o *v1alpha1.ServingGroup) string {
 		out = append(out, name)
 	}
 	for _, u := range o.Spec.Updates {
-		out = append(out, fmt.Sprintf("{%q %d %s %s -> %s}", u.Unit, u.Attempt, u.Method, u.Permit, u.Target))
+		text := fmt.Sprintf("%q %d %s %s -> %s", u.Unit, u.Attempt, u.Method, u.Permit, u.Target)
+		if u.Request != nil {
+			text += " for " + u.Request.ID
+		}
+		out = append(out, "{"+text+"}")
 	}
 	if o.DeletionTimestamp != nil {
 		out = append(out, "deleting")

@@ -107,6 +107,7 @@ func TestEveryPlantedFaultShows(t *testing.T) {
 	}
 	all := faults()
 	maps.Copy(all, inPlaceFaults())
+	maps.Copy(all, requestFaults())
 	for name, f := range all {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(enough) {

@@ -100,6 +100,11 @@ func (w writes) Update(ctx context.Context, o client.Object, opts ...client.Upda
 	return w.Client.Update(ctx, o, opts...)
 }
 
+func (w writes) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+	w.note("patch", o, "")
+	return w.Client.Patch(ctx, o, p, opts...)
+}
+
 func (w writes) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
 	w.note("delete", o, "")
 	return w.Client.Delete(ctx, o, opts...)

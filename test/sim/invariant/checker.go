@@ -31,6 +31,8 @@ type Checker struct {
 	served     map[string]bool     // by UID and unit: it was permitted to serve since its last swap
 	patches    map[types.UID]int32 // of a Pod's images, while it ran
 	lost       map[string][]string // by UID and instance, and by UID: who deleted a Pod; empty: fate
+	requested  map[string]int64    // by id: the attempt that was made for the request
+	condemned  map[types.UID]bool  // Pods of a unit that is created anew on request, as it was when it was swapped
 	Violations []Violation
 }
 
@@ -46,6 +48,7 @@ type revisionFacts struct {
 func New(s *cluster.Server, leases string) *Checker {
 	c := &Checker{
 		server: s, leases: leases, revisions: map[types.NamespacedName]revisionFacts{},
+		requested: map[string]int64{}, condemned: map[types.UID]bool{},
 		rollouts: map[string]bool{}, backOuts: map[string]int64{}, lost: map[string][]string{}, patches: map[types.UID]int32{}, served: map[string]bool{},
 	}
 	s.Watch(c.observe)
@@ -97,6 +100,7 @@ const (
 	ruleFront     = "front roles are drained first"
 	ruleHolder    = "a hold is released by its holder"
 	rulePinPod    = "a pin Pod is made for an open update, is no workload, and goes with it"
+	ruleRequest   = "what a person asks for is recorded, then done once, and then removed"
 	ruleEnd       = "a history ends as declared, or a condition says why not"
 	ruleQuiet     = "nothing is written where nothing changes"
 	ruleReport    = "the status says what is"
@@ -178,6 +182,7 @@ func (c *Checker) ofServing(w cluster.Write) {
 			c.violated(w, ruleRevision, "status names %s, which is not stored", name)
 		}
 	}
+	c.ofAnswers(w, w.Old.(*v1alpha1.ModelServing), ms)
 	for _, entry := range w.Old.(*v1alpha1.ModelServing).Status.Updating {
 		if !slices.Contains(ms.Status.Updating, entry) && c.open(ms, entry) {
 			c.violated(w, ruleLedger, "%s was struck out while its update is open", entry)

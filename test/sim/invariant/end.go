@@ -29,6 +29,7 @@ func (c *Checker) Spinning(looks int, d time.Duration) {
 func (c *Checker) End(rests End) {
 	for _, o := range c.server.All(cluster.ModelServing) {
 		ms := o.(*v1alpha1.ModelServing)
+		c.ofAsked(ms)
 		missing := c.Missing(ms)
 		if missing == "" {
 			c.ofReport(ms)

@@ -113,6 +113,7 @@ func (c *Checker) ofSpec(w cluster.Write, ms *v1alpha1.ModelServing, before, aft
 			c.ofPermit(w, before, after, *was, u)
 		}
 	}
+	c.ofRequests(w, ms, before, after)
 	for _, u := range opened { // last: the same write may make room for them
 		c.ofOpening(w, ms, before, u)
 	}
@@ -137,7 +138,7 @@ func (c *Checker) ofPrepared(w cluster.Write, before *v1alpha1.ServingGroup, was
 	switch {
 	case was.Attempt != u.Attempt && u.Attempt <= before.Spec.LastAttempt:
 		c.violated(w, rulePermit, "attempt %d of %s is not new", u.Attempt, entry)
-	case u.Preparing() || u.Method == v1alpha1.UnitRemove:
+	case u.Preparing() || u.Method == v1alpha1.UnitRemove || u.Recreates():
 	case was.Attempt != u.Attempt || u.Permit != v1alpha1.PermitDrain || stageOf(before, was) != v1alpha1.UnitPrepared:
 		c.violated(w, rulePermit, "%s gets %s at stage %q of attempt %d", entry, u.Permit, stageOf(before, was), was.Attempt)
 	}
@@ -164,7 +165,9 @@ func (c *Checker) ofOpening(w cluster.Write, ms *v1alpha1.ModelServing, g *v1alp
 	if u.Method != v1alpha1.UnitRemove {
 		c.rollouts[string(g.UID)+"/"+u.Unit] = true
 		c.ofInUpdate(w, ms, g, u)
-		c.ofProtected(w, ms, g, u)
+		if !u.Recreates() {
+			c.ofProtected(w, ms, g, u)
+		}
 	}
 }
 
@@ -225,6 +228,7 @@ func (c *Checker) ofPermit(w cluster.Write, before, after *v1alpha1.ServingGroup
 func (c *Checker) ofClosing(w cluster.Write, before, after *v1alpha1.ServingGroup, u v1alpha1.UnitUpdate) {
 	delete(c.rollouts, string(before.UID)+"/"+u.Unit)
 	whole := updateOf(after, "")
+	c.ofRecreated(w, before, u)
 	switch {
 	case u.Preparing():
 	case u.Unit != "" && whole != nil && whole.Method == v1alpha1.UnitRemove:

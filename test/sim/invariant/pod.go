@@ -133,7 +133,7 @@ func (c *Checker) ofPodDeletion(w cluster.Write, p place, known []*v1alpha1.Serv
 		c.violated(w, ruleDelete, "the Pod is removed by force")
 	}
 	unwanted := func(g *v1alpha1.ServingGroup) bool {
-		return g == nil || g.DeletionTimestamp != nil || !declares(g, p.unit) || removed(g, p.unit) || !c.atPin(g, pod, p)
+		return g == nil || g.DeletionTimestamp != nil || !declares(g, p.unit) || removed(g, p.unit) || !c.atPin(g, pod, p) || c.condemned[pod.UID]
 	}
 	c.ofDrain(w, pod, known)
 	c.ofKept(w, pod, p, known)

@@ -53,6 +53,7 @@ func deeds() []deed {
 			w.edit("pauses or resumes", func(s *v1alpha1.ModelServingSpec) { s.Paused = !s.Paused })
 		}},
 		{"strategy", 1, func(w *World) { w.edit("changes the strategy", w.changeStrategy) }},
+		{"ask", 12, (*World).ask},
 		{"delete Pod", 5, (*World).deletePod},
 		{"delete ServingGroup", 2, (*World).deleteGroup},
 		{"delete ModelServing", 1, (*World).deleteServing},
@@ -85,7 +86,7 @@ func (w *World) meddle() {
 			w.edit("takes images back", w.takeBack)
 		},
 		(*World).collectImages, (*World).hurtPin, (*World).deletePod, (*World).evictPod, (*World).crashPod,
-		(*World).loseNode, (*World).loseAgent, (*World).loseOrder, (*World).hold,
+		(*World).loseNode, (*World).loseAgent, (*World).loseOrder, (*World).hold, (*World).ask, (*World).ask, (*World).ask,
 	)
 	w.After(w.Between(time.Second, time.Minute), func() {
 		if !w.calm {

@@ -36,6 +36,7 @@ type World struct {
 	// images and containers count those that there were; pushed are images that came after they were asked for.
 	images     int
 	containers int
+	requests   int // what the user asked for
 	pushed     map[string]bool
 	sweep      bool
 	calm       bool
