@@ -107,6 +107,10 @@ func enforced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ms, err := plane.admin.serving(ctx, nil)
+	if err != nil {
+		return err
+	}
 	dry := metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}
 	patch := func(c client, pod *corev1.Pod, data string, sub ...string) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -130,6 +134,11 @@ func enforced(ctx context.Context) error {
 		"pitstop-orders": func(ctx context.Context) error {
 			u := orderFor("enforced", func(s *v1alpha1.InPlaceUpdateSpec) { s.ServingGroupUID = "x" })
 			return plane.admin.orders.Post().Namespace(apps).Resource("inplaceupdates").Param("dryRun", "All").Body(u).Do(ctx).Error()
+		},
+		"pitstop-modelservings": func(ctx context.Context) error {
+			data := []byte(`{"spec":{"replicas":3}}`)
+			return plane.coordinator.orders.Patch(types.MergePatchType).Namespace(apps).Resource("modelservings").Name(ms.Name).
+				Param("dryRun", "All").Body(data).Do(ctx).Error()
 		},
 		"pitstop-servinggroups": func(ctx context.Context) error {
 			return plane.admin.orders.Post().Namespace(apps).Resource("servinggroups").Param("dryRun", "All").Body(group("enforced")).Do(ctx).Error()

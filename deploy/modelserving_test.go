@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"pitstop.dev/api/v1alpha1"
@@ -199,5 +200,30 @@ func TestDefaultsOfAModelServing(t *testing.T) {
 	}
 	if role.EntryTemplate.Labels["app"] != "llm" || role.EntryTemplate.Annotations["example.com/note"] != "x" {
 		t.Errorf("the template's metadata is not stored: %+v", role.EntryTemplate.ObjectMeta)
+	}
+}
+
+// TestTheCoordinatorOnlyTakesRequestsFromAModelServing: all else of it is its users'.
+func TestTheCoordinatorOnlyTakesRequestsFromAModelServing(t *testing.T) {
+	request := v1alpha1.VerbRetry.Annotation()
+	for name, tt := range map[string]struct {
+		patch, want string
+	}{
+		"a request that is answered": {`{"metadata":{"annotations":{"` + request + `":null}}}`, ""},
+		"another request":            {`{"metadata":{"annotations":{"` + request + `":"2"}}}`, "may only remove"},
+		"an annotation of a user":    {`{"metadata":{"annotations":{"team":null}}}`, "may only remove"},
+		"a new annotation":           {`{"metadata":{"annotations":{"mine":"x"}}}`, "may only remove"},
+		"the spec":                   {`{"spec":{"replicas":3}}`, "may not change the spec"},
+		"a label":                    {`{"metadata":{"labels":{"team":"y"}}}`, "may not change labels"},
+		"a finalizer":                {`{"metadata":{"finalizers":["example.com/f"]}}`, "may not change labels, finalizers"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ms := must(plane.admin.serving(t.Context(), func(ms *v1alpha1.ModelServing) {
+				ms.Annotations = map[string]string{request: "1", "team": "x"}
+			}))(t)
+			err := plane.coordinator.orders.Patch(types.MergePatchType).Namespace(apps).Resource("modelservings").Name(ms.Name).
+				Body([]byte(tt.patch)).Do(t.Context()).Error()
+			denied(t, err, tt.want)
+		})
 	}
 }
