@@ -279,8 +279,8 @@ func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) corev1.ConditionSta
 	return ""
 }
 
-// ofMixture: when a Pod becomes Ready, no other Ready Pod of its unit is at another revision. With
-// ServingGroupRollingUpdate the unit is the group.
+// ofMixture: when a Pod becomes Ready, there is one revision that has it and each other Ready Pod of its unit: that of
+// either, or the pin. With ServingGroupRollingUpdate the unit is the group.
 func (c *Checker) ofMixture(w cluster.Write) {
 	pod, ok := w.New.(*corev1.Pod)
 	if !ok || !serves(pod) {
@@ -302,7 +302,8 @@ func (c *Checker) ofMixture(w cluster.Write) {
 			continue
 		}
 		a, b := c.facts(g, pod.Labels[v1alpha1.LabelRevision]), c.facts(g, other.Labels[v1alpha1.LabelRevision])
-		if a.digests[p.role] != b.digests[p.role] && a.digests[q.role] != b.digests[q.role] {
+		pin, x, y := c.facts(g, pinOf(g, p.unit)), a.digests[p.role], b.digests[q.role]
+		if x != b.digests[p.role] && y != a.digests[q.role] && (x != pin.digests[p.role] || y != pin.digests[q.role]) {
 			c.violated(w, ruleMixed, "%s and %s are both Ready, and no revision has both", pod.Name, other.Name)
 			return
 		}
