@@ -46,7 +46,8 @@ func FormatRequest(id, unit string) string { return strings.TrimSpace(id + " " +
 // tells it from others, and false.
 func ParseRequest(value string) (id, unit string, ok bool) {
 	words := strings.Fields(value)
-	if len(words) == 0 || len(words) > 2 || len(words[0]) > maxRequestID || len(value) > maxRequestID+maxRequestUnit {
+	if len(words) == 0 || len(words) > 2 || len(words[0]) > maxRequestID || len(value) > maxRequestID+maxRequestUnit ||
+		len(words) == 2 && len(words[1]) > maxRequestUnit {
 		return strings.ToValidUTF8(value[:min(len(value), maxRequestID)], ""), "", false
 	}
 	return words[0], strings.Join(words[1:], ""), true

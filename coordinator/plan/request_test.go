@@ -140,6 +140,17 @@ func TestARecreatedUnitGoesItsWay(t *testing.T) {
 				but(opened(func(u *v1alpha1.UnitUpdate) { u.Request.Wanted = "bad" })),
 			[]string{"ms-0 Recreate/5 Drain new"},
 		},
+		"in place where that is the method: nothing is deleted once more": {
+			inPlace(1, "0 bad down Swap:Swapping:bad").but(badRevision).but(booked("ms-0")).but(forRequest(recreate)).
+				but(opened(func(u *v1alpha1.UnitUpdate) { u.Request.Wanted, u.Swapped = "bad", true })),
+			[]string{"ms-0 InPlace/5 Drain new"},
+		},
+		"not where that cannot be had in place": {
+			inPlace(1, "0 bad down Swap:Swapping:bad").but(badRevision).but(booked("ms-0")).but(forRequest(recreate)).
+				but(opened(func(u *v1alpha1.UnitUpdate) { u.Request.Wanted, u.Swapped = "bad", true })).
+				but(func(s *Snapshot) { s.Obstacles = map[string]string{"bad": "a volume"} }),
+			nil,
+		},
 		"one that fails at an old pin gets the target": {
 			serving(1, 1, 0, 0).with("0 bad down Swap:Failed:bad").but(badRevision).but(booked("ms-0")).but(forRequest(recreate)),
 			[]string{"ms-0 Recreate/5 Drain new"},

@@ -202,7 +202,7 @@ func (d *decision) swapPod(u *v1alpha1.UnitUpdate, i *instance, p Pod) standing 
 	case !answered:
 		return unanswered(v1alpha1.UnitSwapping, p)
 	}
-	return gives(v1alpha1.UnitSwapping, p, o)
+	return d.reported(v1alpha1.UnitSwapping, u, i, p)
 }
 
 // servingPod says how far a Pod is in which nothing is left to change.

@@ -139,6 +139,10 @@ func TestPinPods(t *testing.T) {
 			scene(images, agent, pod("", taken), update("", inPlace, "b", drain), swapped, ordered(drain, v1alpha1.StageDrained), denied),
 			pinTold{Do: create, Stage: v1alpha1.UnitDraining, Reason: waits},
 		},
+		"so it is where the image is lost after the permit for the swap": {
+			scene(images, agent, pod("", taken), pinned("b"), update("", inPlace, "b", swap), swapped, ordered(swap, v1alpha1.StageDrained), denied),
+			pinTold{Do: create, Stage: v1alpha1.UnitSwapping, Reason: v1alpha1.UnitWaitingSwap},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(r.want, tellPins(pods.Decide(r.given))); diff != "" {
