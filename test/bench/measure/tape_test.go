@@ -88,3 +88,35 @@ func TestDrainPermitted(t *testing.T) {
 		t.Errorf("drainPermitted() = %v, %v", got, err)
 	}
 }
+
+func TestStepsOf(t *testing.T) {
+	pod := func(second int, name, spec, runs string, gate, ready corev1.ConditionStatus) frame {
+		f := seen(second, name, ready)
+		p, ok := f.object.(*corev1.Pod)
+		if !ok {
+			t.Fatal("no Pod")
+		}
+		p.Spec.Containers = []corev1.Container{{Name: "engine", Image: spec}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "engine", Image: runs}}
+		p.Status.Conditions = append(p.Status.Conditions,
+			corev1.PodCondition{Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+			corev1.PodCondition{Type: v1alpha1.InService, Status: gate})
+		return f
+	}
+	const yes, no = corev1.ConditionTrue, corev1.ConditionFalse
+	frames := []frame{
+		pod(0, "a", "old", "old", yes, yes), pod(0, "b", "old", "old", yes, yes),
+		pod(1, "a", "old", "old", no, no), pod(2, "b", "old", "old", no, no),
+		pod(3, "b", "new", "old", no, no), pod(4, "a", "new", "old", no, no),
+		pod(6, "a", "new", "new", no, no), pod(7, "b", "new", "new", no, no),
+		pod(10, "b", "new", "new", yes, no), pod(11, "a", "new", "new", yes, no),
+		pod(15, "b", "new", "new", yes, yes), pod(16, "a", "new", "new", yes, yes),
+	}
+	out, err := outageOf(frames, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := stepsOf(frames, out, "new"), "patched +3000, restarted +3000, opened +4000, ready +5000"; got != want {
+		t.Errorf("stepsOf() = %q, want %q", got, want)
+	}
+}

@@ -16,7 +16,7 @@ import (
 
 const (
 	unitPods   = 3
-	unitRounds = 5
+	unitRounds = 9
 
 	unitReplicas   = 8
 	unitSeries     = 3 // rollouts of all units
@@ -138,6 +138,7 @@ func (b *bench) unit(ctx context.Context, s *subject) (err error) {
 	return nil
 }
 
+// unitRound takes the samples of one round; every second one recreates the unit as well, for comparison.
 func (b *bench) unitRound(ctx context.Context, name string, n int) error {
 	image, err := b.another(ctx)
 	if err != nil {
@@ -150,11 +151,11 @@ func (b *bench) unitRound(ctx context.Context, name string, n int) error {
 	if err := b.desync(ctx, &subject{round: n}); err != nil {
 		return err
 	}
-	inPlace, err := b.roll(ctx, name, change{v1alpha1.UpdateInPlace, image})
+	r, err := b.roll(ctx, name, change{v1alpha1.UpdateInPlace, image})
 	if err != nil {
 		return err
 	}
-	out, err := outageOf(inPlace.frames, unitPods)
+	out, err := outageOf(r.frames, unitPods)
 	if err != nil {
 		return err
 	}
@@ -162,23 +163,26 @@ func (b *bench) unitRound(ctx context.Context, name string, n int) error {
 	if err != nil {
 		return err
 	}
-	if image, err = b.another(ctx); err != nil {
-		return err
-	}
-	recreate, err := b.roll(ctx, name, change{v1alpha1.UpdateRecreate, image})
-	if err != nil {
-		return err
-	}
-	usual, err := outageOf(recreate.frames, unitPods)
-	if err != nil {
-		return err
-	}
 	beyond := ms(out.to.Sub(drained))
-	b.progress.note("  unit %d/%d: out of service %.0f ms, %.0f beyond the drain, slowest bare patch %.0f; recreated %.0f",
-		n+1, unitRounds, ms(out.to.Sub(out.from)), beyond, bare, ms(usual.to.Sub(usual.from)))
-	return b.addAll(nil,
-		sample{unitBare, bare}, sample{unitOut, ms(out.to.Sub(out.from))}, sample{unitBeyond, beyond},
-		sample{unitOver, beyond - bare}, sample{unitRecreate, ms(usual.to.Sub(usual.from))})
+	b.progress.note("  unit %d/%d: slowest bare patch %.0f ms; in place %.0f beyond the drain of %.0f; the last of its Pods, one after the other: %s",
+		n+1, unitRounds, bare, beyond, ms(drained.Sub(out.from)), stepsOf(r.frames, out, image))
+	err = b.addAll(nil, sample{unitBare, bare}, sample{unitOut, ms(out.to.Sub(out.from))}, sample{unitBeyond, beyond}, sample{unitOver, beyond - bare})
+	if err != nil || n%2 == 1 {
+		return err
+	}
+	return b.recreateUnit(ctx, name)
+}
+
+func (b *bench) recreateUnit(ctx context.Context, name string) error {
+	r, err := b.rollNext(ctx, name, v1alpha1.UpdateRecreate)
+	if err != nil {
+		return err
+	}
+	out, err := outageOf(r.frames, unitPods)
+	if err != nil {
+		return err
+	}
+	return b.add(nil, unitRecreate, ms(out.to.Sub(out.from)))
 }
 
 // drainedAt returns when the last Pod of the outage was drained: each has its propagation delay and its drain
