@@ -38,7 +38,7 @@ const (
 )
 
 // FormatRequest returns the value of an annotation that asks for a verb. The id is one that was never used
-// before, and has no blanks: a second request of the same id does nothing. The unit is as in
+// before, and has no blanks: a request with the id of the last one of its verb does nothing. The unit is as in
 // status.updating, and empty where the verb is about the whole ModelServing.
 func FormatRequest(id, unit string) string { return strings.TrimSpace(id + " " + unit) }
 
@@ -73,7 +73,7 @@ type RequestStatus struct {
 	// +required
 	Verb Verb `json:"verb,omitempty"`
 
-	// id is that of the request. Another one of the same id does nothing.
+	// id is that of the request. The next one of the same id does nothing.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	ID string `json:"id,omitempty"`

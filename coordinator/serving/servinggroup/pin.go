@@ -253,7 +253,11 @@ func pinRefusal(a pods.Action, cause error) string {
 
 // noVolumes is what to do where the API server does not know image volumes.
 func noVolumes(cause error) string {
-	if apierrors.IsInvalid(cause) && strings.Contains(cause.Error(), "spec.volumes") {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(cause) || !errors.As(cause, &status) || status.Status().Details == nil {
+		return ""
+	}
+	if slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return strings.HasPrefix(c.Field, "spec.volumes") }) {
 		return "image volumes need Kubernetes 1.36 or later; on this cluster preload the image on the node: "
 	}
 	return ""
