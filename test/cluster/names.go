@@ -26,6 +26,9 @@ type Names struct {
 	conn    net.PacketConn
 	end     context.CancelFunc
 	done    sync.WaitGroup
+
+	mu    sync.Mutex
+	found map[string]int
 }
 
 // ServeNames answers until Close. Pods of the lab must run already, or there is no gateway.
@@ -34,7 +37,7 @@ func (c *Cluster) ServeNames(ctx context.Context) (*Names, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve names: %w", err)
 	}
-	n := &Names{cluster: c, conn: conn}
+	n := &Names{cluster: c, conn: conn, found: map[string]int{}}
 	ctx, n.end = context.WithCancel(context.WithoutCancel(ctx))
 	n.done.Go(func() { n.serve(ctx) })
 	return n, nil
@@ -46,6 +49,13 @@ func (n *Names) Close() error {
 	err := n.conn.Close()
 	n.done.Wait()
 	return err
+}
+
+// Found is how often a name was asked for and led somewhere.
+func (n *Names) Found(name string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.found[name+"."]
 }
 
 func (n *Names) serve(ctx context.Context) {
@@ -84,6 +94,10 @@ func (n *Names) reply(ctx context.Context, query []byte) ([]byte, error) {
 	addresses := n.lookup(ctx, q.Name.String())
 	if len(addresses) == 0 {
 		m.RCode = dnsmessage.RCodeNameError
+	} else if q.Type == dnsmessage.TypeA {
+		n.mu.Lock()
+		n.found[q.Name.String()]++
+		n.mu.Unlock()
 	}
 	for _, a := range addresses {
 		if q.Type == dnsmessage.TypeA && a.Is4() {
