@@ -4,7 +4,10 @@ package rollout
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,12 +26,12 @@ import (
 // planned are the rules where no container ends by itself.
 func planned() record.Rules { return record.Rules{MaxUnavailable: 1, Whole: true, Planned: true} }
 
-// fresh is an image that no node has.
-func (p *play) fresh() string {
-	p.t.Helper()
-	ref, err := p.Engine(p.t.Context(), p.name+"-"+rand.String(6), nil)
+// fresh is an image of the engine as it is in this tree, that no node has.
+func fresh(t *testing.T, name string) string {
+	t.Helper()
+	ref, err := shared.Engine(t.Context(), name+"-"+rand.String(6), nil)
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return ref
 }
@@ -100,27 +103,39 @@ func (p *play) pod(group int32, role string, index int32) *corev1.Pod {
 	return pod
 }
 
-// stream keeps an engine busy until the returned function is called.
+// stream keeps an engine busy until the returned function is called, or the engine goes.
 func stream(t *testing.T, url string) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(cancel)
+	begun := make(chan error, 2)
+	var wg sync.WaitGroup
+	wg.Go(func() { begun <- endless(ctx, url, begun) })
+	end = func() { cancel(); wg.Wait() }
+	t.Cleanup(end)
+	if err := <-begun; err != nil {
+		t.Fatal(err)
+	}
+	return end
+}
+
+// endless reads a stream of minutes, and says on begun that it has begun.
+func endless(ctx context.Context, url string, begun chan<- error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/v1/completions?duration=5m&chunks=600", nil)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
+	defer resp.Body.Close() //nolint:errcheck // read as far as it goes
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("the stream is answered %s", resp.Status)
+		return fmt.Errorf("the stream is answered %s", resp.Status)
 	}
-	return func() {
-		cancel()
-		_ = resp.Body.Close()
-	}
+	begun <- nil
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
 }
 
 func engineOf(pod *corev1.Pod) string { return "http://" + pod.Status.PodIP + ":8000" }

@@ -14,8 +14,8 @@ import (
 )
 
 // oneRole is a ModelServing of one group with one instance: an entry Pod and its workers.
-func oneRole(name string, workers int32) *v1alpha1.ModelServing {
-	ms := cluster.ServingSpec{Name: name, Replicas: 1, Workers: workers, Prefill: img.v1, Decode: img.v1, Strategy: inPlace()}.Serving()
+func oneRole(name, image string, workers int32) *v1alpha1.ModelServing {
+	ms := cluster.ServingSpec{Name: name, Replicas: 1, Workers: workers, Prefill: image, Strategy: inPlace()}.Serving()
 	ms.Spec.Template.Roles = ms.Spec.Template.Roles[:1]
 	return ms
 }
@@ -24,12 +24,12 @@ func oneRole(name string, workers int32) *v1alpha1.ModelServing {
 // before the first is changed.
 func TestFivePodsOfAUnitOnOneNode(t *testing.T) {
 	t.Parallel()
-	ms := oneRole("five", 4)
+	ms := oneRole("five", img.v1, 4)
 	for _, pod := range templates(ms) {
 		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: shared.Nodes()[1].Name}
 	}
 	p := newPlayWith(t, ms, planned())
-	before, next := p.kept(), p.fresh()
+	before, next := p.kept(), fresh(t, p.name)
 	p.rolls(image(next))
 	p.settled()
 	p.reports()
@@ -62,12 +62,12 @@ func withEntry(ms *v1alpha1.ModelServing, env ...corev1.EnvVar) *v1alpha1.ModelS
 // The name of an entry Pod that is held leads to it, so that its workers come up and the unit is whole.
 func TestAWorkerNeedsItsHeldEntryToComeUp(t *testing.T) {
 	t.Parallel()
-	p := newPlayWith(t, withEntry(oneRole("needs", 1)), planned())
+	p := newPlayWith(t, withEntry(oneRole("needs", fresh(t, "needs"), 1)), planned())
 	before, found := p.kept(), names.Found("needs-0-prefill-0-0.needs-0-prefill-0-0.default")
 	if found == 0 {
 		t.Error("the worker came up without its entry's name")
 	}
-	p.rolls(image(img.v2))
+	p.rolls(image(fresh(t, "needs")))
 	if n := names.Found("needs-0-prefill-0-0.needs-0-prefill-0-0.default"); n == found {
 		t.Error("the new worker came up without its entry's name")
 	}
@@ -81,14 +81,15 @@ func TestAWorkerNeedsItsHeldEntryToComeUp(t *testing.T) {
 // kubelet: that is no failure to recover from, and no restart that was planned.
 func TestAPeerThatRestartsByItselfIsNotRecovered(t *testing.T) {
 	t.Parallel()
-	p := newPlayWith(t, withEntry(oneRole("peer", 1), corev1.EnvVar{Name: "PITSTOP_ENGINE_FOLLOW", Value: "true"}), whole())
+	first, next := fresh(t, "peer"), fresh(t, "peer")
+	p := newPlayWith(t, withEntry(oneRole("peer", first, 1), corev1.EnvVar{Name: "PITSTOP_ENGINE_FOLLOW", Value: "true"}), whole())
 	before := p.kept()
 	p.rolls(func(s *v1alpha1.ModelServingSpec) {
-		s.Template.Roles[0].EntryTemplate.Spec.Containers[0].Image = img.v2
+		s.Template.Roles[0].EntryTemplate.Spec.Containers[0].Image = next
 	})
 	p.settled()
 	want(t, "Pods", before, p.kept())
-	want(t, "images", map[string]int{img.v1: 1, img.v2: 1}, p.images("0"))
+	want(t, "images", map[string]int{first: 1, next: 1}, p.images("0"))
 	want(t, "restarts", p.restartedOnce(), p.restarts())
 	counts := map[string]string{}
 	for name, u := range p.orders() {

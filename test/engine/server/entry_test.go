@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,11 +55,10 @@ func worker(t *testing.T, c server.Config) (url string, ended chan error) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	run := make(chan error, 1)
 	ended = make(chan error, 1)
-	go func() { run <- e.Run(ctx, l) }()
-	t.Cleanup(func() { stop(); <-ended })
-	go func() { err := <-run; ended <- err; close(ended) }()
+	var run sync.WaitGroup
+	run.Go(func() { ended <- e.Run(ctx, l) })
+	t.Cleanup(func() { stop(); run.Wait() })
 	return "http://" + l.Addr().String(), ended
 }
 
