@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/test/cluster"
+	"pitstop.dev/test/engine/server"
 )
 
 // oneRole is a ModelServing of one group with one instance: an entry Pod and its workers.
@@ -81,7 +83,11 @@ func TestAWorkerNeedsItsHeldEntryToComeUp(t *testing.T) {
 // kubelet: that is no failure to recover from, and no restart that was planned.
 func TestAPeerThatRestartsByItselfIsNotRecovered(t *testing.T) {
 	t.Parallel()
-	first, next := fresh(t, "peer"), fresh(t, "peer")
+	first := fresh(t, "peer")
+	next, err := shared.Engine(t.Context(), "peer-loads-"+rand.String(6), map[string]string{server.EnvLoad: "4s"}) // meanwhile the worker ends
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := newPlayWith(t, withEntry(oneRole("peer", first, 1), corev1.EnvVar{Name: "PITSTOP_ENGINE_FOLLOW", Value: "true"}), whole())
 	before := p.kept()
 	p.rolls(func(s *v1alpha1.ModelServingSpec) {
