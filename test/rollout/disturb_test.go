@@ -25,7 +25,7 @@ var soak = flag.Bool("soak", false, "disturb with every victim at every stage")
 
 // slow are the knobs of engines whose stages last long enough to be met.
 func slow() map[string]string {
-	return map[string]string{server.EnvShutdown: "1500ms", server.EnvLoad: "2500ms"}
+	return map[string]string{server.EnvShutdown: "1s", server.EnvLoad: "2s"}
 }
 
 // pullRate makes the pull of 2 MiB by two nodes take four seconds.
@@ -102,20 +102,21 @@ func (d *disturbance) rolls(shift int, killed []victim) {
 	d.image = d.slowImage()
 	d.edits(image(d.image))
 	var disturbed []string
+	begun := time.Now()
 	for i, m := range moments() {
 		v := killed[(i+shift)%len(killed)]
 		pod := d.meets(m, disturbed)
 		unit := pod.Labels[v1alpha1.LabelServingGroup]
-		begun := time.Now()
 		if err := v.kill(d.t.Context(), pod); err != nil {
 			d.t.Fatalf("kill the %s while %s is at %s: %v", v.name, unit, m.name, err)
 		}
-		d.t.Logf("%-11s killed while %s was at %-9s (%s on %s), %.1f s", v.name, unit, m.name, pod.Name, pod.Spec.NodeName, time.Since(begun).Seconds())
+		d.t.Logf("%5.1f s: %-11s killed while %s was at %-9s (%s on %s)", time.Since(begun).Seconds(), v.name, unit, m.name, pod.Name, pod.Spec.NodeName)
 		if i > 0 { // images are brought to several units at a time, before any of them is touched
 			disturbed = append(disturbed, unit)
 		}
 	}
 	d.waits(cluster.Complete)
+	d.t.Logf("%5.1f s: complete", time.Since(begun).Seconds())
 }
 
 // Each rollout kills the coordinator, an agent, kubelet, containerd and the router, each at another stage
@@ -129,9 +130,11 @@ func TestWhateverIsKilledInARollout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rules := planned()
+	rules.Flaps = true
 	p := newPlayWith(t, cluster.ServingSpec{
 		Name: "killed", Replicas: 4, Workers: 1, Prefill: old, Decode: old, Strategy: strategy,
-	}.Serving(), planned())
+	}.Serving(), rules)
 	d := &disturbance{play: p}
 	before, router := p.kept(), p.router()
 	p.throttle(pullRate)

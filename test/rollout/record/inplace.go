@@ -70,6 +70,13 @@ func held(p *corev1.Pod) bool {
 	return false
 }
 
+// running reports whether only kubelet keeps the Pod out of traffic, and all its containers run.
+func running(p *corev1.Pod) bool {
+	return !held(p) && len(p.Status.ContainerStatuses) > 0 && !slices.ContainsFunc(p.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
+		return c.State.Running == nil
+	})
+}
+
 // restart judges that a container is started again for a new image only, and that kubelet never has to
 // fetch that: the agent has proved before that it is there.
 func (j *Judge) restart(f Frame, key container, c corev1.ContainerStatus) {

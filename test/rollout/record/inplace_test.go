@@ -92,3 +92,38 @@ func TestJudgeOfUpdatesInPlace(t *testing.T) {
 		})
 	}
 }
+
+// A Pod that was put in service may flap where kubelet is restarted, and only there.
+func TestJudgeOfFlaps(t *testing.T) {
+	for name, tt := range map[string]struct {
+		flaps  bool
+		change func(*corev1.Pod)
+		want   string
+	}{
+		"kubelet was restarted":              {true, func(*corev1.Pod) {}, ""},
+		"kubelet was not":                    {false, func(*corev1.Pod) {}, "0 groups available"},
+		"somebody holds the Pod":             {true, out, "0 groups available"},
+		"its container does not run":         {true, pulls, "0 groups available"},
+		"nothing is known of its containers": {true, func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }, "0 groups available"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := steady()
+			f.show(watch.Modified, serving("ms-0"))
+			f.show(watch.Modified, pod(0, "a", corev1.ConditionFalse))
+			p := pod(1, "a", corev1.ConditionFalse)
+			p.Annotations = map[string]string{}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "engine"}}
+			p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{}
+			tt.change(p)
+			if w := p.Status.ContainerStatuses; len(w) > 0 && w[0].State.Waiting != nil {
+				w[0].State.Running = nil
+			}
+			f.show(watch.Modified, p)
+			j := record.Judge{Rules: record.Rules{Name: "ms", MaxUnavailable: 1, Workers: map[string]int32{"engine": 0}, Flaps: tt.flaps}}
+			got := j.Run(f.frames)
+			if tt.want == "" && len(got) > 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)) {
+				t.Errorf("violations %q, want one with %q", got, tt.want)
+			}
+		})
+	}
+}
