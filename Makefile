@@ -87,6 +87,10 @@ test-lab: lab-ready
 	done; \
 	exit $$failed
 
+.PHONY: test-soak
+test-soak: lab-ready ## Kill each component at each stage of a rollout on the lab (root)
+	.ci/suite soak $(GO_TEST) -count=1 -tags lab -timeout 60m -v ./test/rollout -run TestWhateverIsKilledInARollout -soak
+
 .PHONY: lab-ready
 lab-ready: ## Install and build what the lab needs (root)
 	@[ "$$(id -u)" = 0 ] || { echo 'the lab runs containers on this machine: run this as root' >&2; exit 1; }

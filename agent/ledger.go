@@ -124,7 +124,7 @@ func (s *sight) kindOf(c corev1.ContainerStatus, id string) journal.RestartKind 
 	if c.RestartCount == 0 {
 		return journal.First
 	}
-	if s.order == nil || s.patched().Token != s.order.Token() {
+	if s.order == nil || s.order.Status.Attempt != s.order.Spec.Attempt {
 		return journal.Crash
 	}
 	i := slices.IndexFunc(s.order.Status.Containers, func(r v1alpha1.ContainerReport) bool { return r.Name == c.Name })
@@ -132,12 +132,14 @@ func (s *sight) kindOf(c corev1.ContainerStatus, id string) journal.RestartKind 
 		return journal.Crash
 	}
 	before := s.order.Status.Containers[i].Before
-	patched := slices.ContainsFunc(s.pod.Spec.Containers, func(spec corev1.Container) bool {
+	patched := s.patched().Token == s.order.Token() && slices.ContainsFunc(s.pod.Spec.Containers, func(spec corev1.Container) bool {
 		return spec.Name == c.Name && spec.Image != before.Image
 	})
 	asked := slices.ContainsFunc(s.order.Spec.Containers, func(w v1alpha1.ContainerImage) bool { return w.Name == c.Name })
 	switch {
-	case patched && id != before.ContainerID && c.RestartCount == before.RestartCount+1:
+	case id == before.ContainerID:
+		return journal.Crash // from before the update
+	case patched && c.RestartCount == before.RestartCount+1:
 		return journal.Planned
 	case !asked && !s.order.Status.Stage.Ended():
 		return journal.Peer

@@ -154,8 +154,8 @@ func (a *Agent) fillContainers(s *sight, u Update, step Step, st *v1alpha1.InPla
 		st.RequestsCut = s.cut(u)
 		return
 	}
-	if rank(step.Stage) < rank(v1alpha1.StageSwapping) || !u.Node.RuntimeUp || !u.Pod.patchedByOrder {
-		return
+	if rank(step.Stage) < rank(v1alpha1.StageSwapping) || !u.Node.RuntimeUp || !u.Pod.patchedByOrder && len(u.Order.Want) > 0 {
+		return // in a Pod of which nothing is to change, what has restarted is a peer
 	}
 	for i := range st.Containers {
 		r := &st.Containers[i]

@@ -42,7 +42,7 @@ func (s ServingSpec) Serving() *v1alpha1.ModelServing {
 	}
 	prefill := s.template(s.Prefill)
 	ms.Spec.Template.Roles = []v1alpha1.Role{
-		{Name: "prefill", WorkerReplicas: s.Workers, EntryTemplate: prefill, WorkerTemplate: &prefill},
+		{Name: "prefill", WorkerReplicas: s.Workers, EntryTemplate: prefill, WorkerTemplate: prefill.DeepCopy()},
 		{Name: "decode", EntryTemplate: s.template(s.Decode), Front: new(!s.Back)},
 	}
 	return ms

@@ -226,3 +226,9 @@ func (h Host) RestartContainerd(ctx context.Context) error {
 	}
 	return h.StartContainerd(ctx)
 }
+
+// KillContainerd kills the host's containerd; containers and their shims go on. StartContainerd
+// starts it again.
+func (h Host) KillContainerd(ctx context.Context) error {
+	return h.programs.Stop(ctx, h.process("containerd"), 0)
+}

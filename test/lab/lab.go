@@ -146,6 +146,16 @@ func (l *Lab) ServiceAccount(ctx context.Context, a Account) (*rest.Config, erro
 	return a.access(ctx, l.RESTConfig())
 }
 
+// WriteKubeconfig writes the access of an existing service account to a file, for a program beside
+// the cluster.
+func (l *Lab) WriteKubeconfig(ctx context.Context, a Account, path string) error {
+	c, err := l.ServiceAccount(ctx, a)
+	if err != nil {
+		return err
+	}
+	return writeKubeconfig(path, c)
+}
+
 // KubeconfigPath is the file with the same access, for kubectl.
 func (l *Lab) KubeconfigPath() string { return filepath.Join(l.config.StateDir, "kubeconfig") }
 

@@ -123,6 +123,11 @@ func (n Node) RestartKubelet(ctx context.Context) error {
 	return n.StartKubelet(ctx)
 }
 
+// KillKubelet kills the node's kubelet; its Pods go on. StartKubelet starts it again.
+func (n Node) KillKubelet(ctx context.Context) error {
+	return n.lab.group.Stop(ctx, n.process("kubelet"), 0)
+}
+
 // healthy asks the health port of a component on this machine.
 func healthy(ctx context.Context, port int) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+loopback(port)+"/healthz", nil)

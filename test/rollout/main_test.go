@@ -47,6 +47,9 @@ func start(ctx context.Context) error {
 	if shared, err = cluster.Start(ctx, os.Stderr); err != nil {
 		return err
 	}
+	if err := startNames(ctx); err != nil {
+		return err
+	}
 	return shared.Engines(ctx,
 		cluster.EngineTag{Ref: &img.v1, Name: "v1"},
 		cluster.EngineTag{Ref: &img.v2, Name: "v2"},
@@ -74,19 +77,27 @@ func newPlay(t *testing.T, name string, strategy v1alpha1.RolloutStrategy, rules
 // newPlayOf is newPlay with more said of the ModelServing.
 func newPlayOf(t *testing.T, spec cluster.ServingSpec, rules record.Rules) *play {
 	t.Helper()
-	name := spec.Name
 	spec.Replicas, spec.Workers, spec.Prefill, spec.Decode = 4, 1, img.v1, img.v1
-	rules.Name, rules.Workers = name, map[string]int32{"prefill": 1, "decode": 0}
+	return newPlayWith(t, spec.Serving(), rules)
+}
+
+// newPlayWith is newPlay with another ModelServing.
+func newPlayWith(t *testing.T, ms *v1alpha1.ModelServing, rules record.Rules) *play {
+	t.Helper()
+	rules.Name, rules.Workers = ms.Name, map[string]int32{}
+	for _, r := range ms.Spec.Template.Roles {
+		rules.Workers[r.Name] = r.WorkerReplicas
+	}
 	if rules.Broken == nil {
 		rules.Broken = map[string]bool{}
 	}
-	p := &play{Cluster: shared, t: t, name: name, rules: rules}
+	p := &play{Cluster: shared, t: t, name: ms.Name, rules: rules}
 	var err error
 	if p.tape, err = record.Start(context.WithoutCancel(t.Context()), shared.Objects, cluster.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.end)
-	if _, err = p.Declare(t.Context(), spec); err != nil {
+	if err := p.Admit(t.Context(), func() error { return p.Objects.Create(t.Context(), ms) }); err != nil {
 		t.Fatal(err)
 	}
 	p.waits(cluster.Complete)

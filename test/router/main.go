@@ -44,6 +44,7 @@ func run() error {
 	if err != nil {
 		return fmt.Errorf("--kubeconfig: %w", err)
 	}
+	rest.QPS, rest.Burst = 50, 100
 	client, err := typedcorev1.NewForConfig(rest)
 	if err != nil {
 		return fmt.Errorf("client: %w", err)

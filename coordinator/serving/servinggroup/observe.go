@@ -85,6 +85,10 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 	if err := errors.Join(r.belongings(ctx, s), r.lookForPins(ctx, s, from)); err != nil {
 		return nil, err
 	}
+	for n := range s.snap.Pods {
+		p := &s.snap.Pods[n]
+		p.Restarted = restarted(s.pods[p.Name], s.orders[p.Name])
+	}
 	if from == live {
 		if err := r.findServices(ctx, s); err != nil {
 			return nil, err

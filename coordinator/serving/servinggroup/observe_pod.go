@@ -1,6 +1,7 @@
 package servinggroup
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +45,7 @@ func podOf(sg *v1alpha1.ServingGroup, pod *corev1.Pod) (pods.Pod, bool) {
 		Ended:    pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded,
 		NodeLost: nodeLost(pod), Leader: pod.Labels[v1alpha1.LabelLeader] == yes,
 		ContainersReady: readiness.ContainersReady(pod), Ready: readiness.Ready(pod),
-		Restarted: restarted(pod), Trouble: trouble(pod), Patched: v1alpha1.PatchMarkOf(pod).Token != "",
+		Trouble: trouble(pod), Patched: v1alpha1.PatchMarkOf(pod).Token != "",
 	}
 	if pod.DeletionTimestamp != nil {
 		p.Deleting, p.DeletedAt = true, pod.DeletionTimestamp.Time
@@ -88,15 +89,16 @@ func nodeLost(pod *corev1.Pod) bool {
 }
 
 // restarted returns since when a container that was restarted has not been ready; zero if none is. A
-// container that runs on and is not ready for another reason is left to its probes.
-func restarted(pod *corev1.Pod) time.Time {
+// container that runs on and is not ready for another reason is left to its probes: so is one that the
+// Pod's order, which may be nil, has put in service, however short a time ago.
+func restarted(pod *corev1.Pod, order *v1alpha1.InPlaceUpdate) time.Time {
 	ready := conditionOf(pod, corev1.ContainersReady)
 	if ready == nil || ready.Status == corev1.ConditionTrue {
 		return time.Time{}
 	}
 	since := ready.LastTransitionTime.Time
 	for _, c := range pod.Status.ContainerStatuses {
-		if c.RestartCount == 0 || c.Ready {
+		if c.RestartCount == 0 || c.Ready || runsForUpdate(pod, order, c) {
 			continue
 		}
 		if run := c.State.Running; run != nil && run.StartedAt.Add(startSlack).Before(since) {
@@ -109,6 +111,18 @@ func restarted(pod *corev1.Pod) time.Time {
 		return since
 	}
 	return time.Time{}
+}
+
+// runsForUpdate reports whether the very container runs that an update in place has started and proved.
+func runsForUpdate(pod *corev1.Pod, order *v1alpha1.InPlaceUpdate, c corev1.ContainerStatus) bool {
+	if order == nil || order.Spec.PodUID != pod.UID || c.State.Running == nil {
+		return false
+	}
+	_, id, _ := strings.Cut(c.ContainerID, "://")
+	served := order.Status.Stage == v1alpha1.StageVerified || order.Status.Stage == v1alpha1.StageInService
+	return served && id != "" && slices.ContainsFunc(order.Status.Containers, func(r v1alpha1.ContainerReport) bool {
+		return r.Name == c.Name && r.After != nil && r.After.ContainerID == id
+	})
 }
 
 // trouble says what keeps a Pod from being ready.

@@ -177,7 +177,47 @@ func TestRestarted(t *testing.T) {
 		"started just before the report of it": {pod(corev1.ConditionFalse, corev1.ContainerStatus{RestartCount: 2, State: up(after(-2 * time.Second))}), start.Time},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := restarted(tt.pod); !got.Equal(tt.want) {
+			if got := restarted(tt.pod, nil); !got.Equal(tt.want) {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// Kubelet, when it was restarted itself, takes no container for ready until it has probed it.
+func TestRestartedForAnUpdate(t *testing.T) {
+	start := time.Unix(10_000, 0)
+	for name, tt := range map[string]struct {
+		change func(*corev1.Pod, *v1alpha1.InPlaceUpdate)
+		want   time.Time
+	}{
+		"the container that the update has put in service": {func(*corev1.Pod, *v1alpha1.InPlaceUpdate) {}, time.Time{}},
+		"while the update is verified": {func(_ *corev1.Pod, o *v1alpha1.InPlaceUpdate) {
+			o.Status.Stage = v1alpha1.StageVerified
+		}, time.Time{}},
+		"the next one": {func(p *corev1.Pod, _ *v1alpha1.InPlaceUpdate) {
+			p.Status.ContainerStatuses[0].ContainerID = "containerd://c3"
+		}, start},
+		"it has ended": {func(p *corev1.Pod, _ *v1alpha1.InPlaceUpdate) {
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		}, start},
+		"the update has failed":             {func(_ *corev1.Pod, o *v1alpha1.InPlaceUpdate) { o.Status.Stage = v1alpha1.StageFailed }, start},
+		"the order is about an earlier Pod": {func(_ *corev1.Pod, o *v1alpha1.InPlaceUpdate) { o.Spec.PodUID = "before" }, start},
+		"another container":                 {func(_ *corev1.Pod, o *v1alpha1.InPlaceUpdate) { o.Status.Containers[0].Name = "sidecar" }, start},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "pod"}, Status: corev1.PodStatus{
+				Conditions: []corev1.PodCondition{{Type: corev1.ContainersReady, Status: corev1.ConditionFalse, LastTransitionTime: metav1.NewTime(start)}},
+				ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "engine", RestartCount: 1, ContainerID: "containerd://c2",
+					State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(start.Add(-3 * time.Second))}},
+				}},
+			}}
+			order := &v1alpha1.InPlaceUpdate{Spec: v1alpha1.InPlaceUpdateSpec{PodUID: "pod"}}
+			order.Status.Stage = v1alpha1.StageInService
+			order.Status.Containers = []v1alpha1.ContainerReport{{Name: "engine", After: &v1alpha1.ContainerState{ContainerID: "c2"}}}
+			tt.change(pod, order)
+			if got := restarted(pod, order); !got.Equal(tt.want) {
 				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})

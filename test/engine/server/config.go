@@ -14,6 +14,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -47,6 +48,12 @@ const (
 	// EnvCrashTimes limits crashes to the first starts of this version, counted in the state
 	// folder. With it EnvCrashAfter is 0s by default. Default: every start.
 	EnvCrashTimes = "PITSTOP_ENGINE_CRASH_TIMES"
+	// EnvEntry is the URL of the entry engine of a group, such as http://$(ENTRY_ADDRESS):8000: this
+	// engine is a worker, and loads once the entry answers there. Default none.
+	EnvEntry = "PITSTOP_ENGINE_ENTRY"
+	// EnvFollow makes a worker end with exit code 1 once its entry is gone or was started anew, as
+	// the ranks of a process group do. Default false.
+	EnvFollow = "PITSTOP_ENGINE_FOLLOW"
 )
 
 // A Config says how the engine behaves. FromEnv makes one with defaults.
@@ -66,6 +73,9 @@ type Config struct {
 
 	CrashAfter *time.Duration // time from the start to a crash; nil: none
 	CrashTimes int            // starts that crash; 0: every one
+
+	Entry  string // URL of the entry engine, which is waited for; empty: none
+	Follow bool   // ends with its entry
 }
 
 // FromEnv reads a Config with lookup, which has the signature of os.LookupEnv, and validates it.
@@ -83,6 +93,8 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 		Grace:         e.duration(EnvGrace, 30*time.Second),
 		Shutdown:      e.duration(EnvShutdown, 0),
 		CrashTimes:    e.number(EnvCrashTimes, 0),
+		Entry:         e.text(EnvEntry, ""),
+		Follow:        e.fact(EnvFollow),
 	}
 	if _, ok := lookup(EnvCrashAfter); ok || c.CrashTimes > 0 {
 		after := e.duration(EnvCrashAfter, 0)
@@ -105,6 +117,12 @@ func (c Config) Validate() error {
 	}
 	if c.CrashTimes > 0 && c.State == "" {
 		errs = append(errs, fmt.Errorf("%s needs %s: crashes are counted there", EnvCrashTimes, EnvState))
+	}
+	if u, err := url.Parse(c.Entry); c.Entry != "" && (err != nil || u.Scheme != "http" || u.Host == "") {
+		errs = append(errs, fmt.Errorf("entry %q: want http://HOST:PORT", c.Entry))
+	}
+	if c.Follow && c.Entry == "" {
+		errs = append(errs, fmt.Errorf("%s needs %s", EnvFollow, EnvEntry))
 	}
 	return errors.Join(errs...)
 }

@@ -30,11 +30,13 @@ func TestFromEnv(t *testing.T) {
 				server.EnvAddress: ":1", server.EnvVersion: "v2", server.EnvModel: "m", server.EnvState: "/s",
 				server.EnvLoad: "1s", server.EnvSlots: "3", server.EnvClaimMiB: "4", server.EnvIgnoreSIGTERM: "true",
 				server.EnvGrace: "5s", server.EnvShutdown: "6s", server.EnvCrashAfter: "1m", server.EnvCrashTimes: "7",
+				server.EnvEntry: "http://entry:8000", server.EnvFollow: "true",
 			},
 			func(c *server.Config) {
 				*c = server.Config{
 					Address: ":1", Version: "v2", Model: "m", State: "/s", Load: time.Second, Slots: 3, ClaimMiB: 4,
 					IgnoreSIGTERM: true, Grace: 5 * time.Second, Shutdown: 6 * time.Second, CrashAfter: &minute, CrashTimes: 7,
+					Entry: "http://entry:8000", Follow: true,
 				}
 			},
 		},
@@ -69,6 +71,8 @@ func TestFromEnvNamesWhatIsWrong(t *testing.T) {
 		"no slots":                   {map[string]string{server.EnvSlots: "0"}, "slots"},
 		"a version that is a path":   {map[string]string{server.EnvVersion: "../x"}, "version"},
 		"crashes counted in nothing": {map[string]string{server.EnvCrashTimes: "1"}, server.EnvState},
+		"an entry that is no URL":    {map[string]string{server.EnvEntry: "entry:8000"}, "entry"},
+		"nobody to follow":           {map[string]string{server.EnvFollow: "true"}, server.EnvEntry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := server.FromEnv(lookup(tt.env)); err == nil || !strings.Contains(err.Error(), tt.want) {

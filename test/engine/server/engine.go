@@ -17,6 +17,9 @@ import (
 // ErrCrashed reports that the engine ended because its Config told it to crash.
 var ErrCrashed = errors.New("engine crashed as configured")
 
+// ErrEntryLost reports that the engine ended because its entry is gone or another one.
+var ErrEntryLost = errors.New("the entry engine is gone or was started anew")
+
 // An Engine is one start of the engine. Its handlers may be called from many goroutines.
 type Engine struct {
 	config Config
@@ -59,7 +62,8 @@ func New(c Config, clk clock.Clock) (*Engine, error) {
 
 // Run serves on l until ctx ends, then refuses new connections, waits for running requests as
 // long as the Config's Grace, takes Shutdown more, and returns nil. An idle engine without a
-// Shutdown returns at once. It returns ErrCrashed, with every stream cut, if it was told to crash.
+// Shutdown returns at once. It returns ErrCrashed, with every stream cut, if it was told to crash,
+// and ErrEntryLost if it was told to end with its entry.
 func (e *Engine) Run(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{Handler: e.Handler(), ReadHeaderTimeout: 10 * time.Second, ConnState: e.conns.track}
 	served := make(chan error, 1)
@@ -75,11 +79,17 @@ func (e *Engine) Run(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// until waits for the end of ctx. Before that it loads.
+// until waits for the end of ctx. Before that it loads, once its entry answers.
 func (e *Engine) until(ctx context.Context, served <-chan error) error {
-	loaded := e.clock.After(e.config.Load)
+	entry := e.watchEntry(ctx)
+	defer entry.stop()
+	var loaded <-chan time.Time
 	for {
 		select {
+		case <-entry.up:
+			entry.up, loaded = nil, e.clock.After(e.config.Load)
+		case <-entry.lost:
+			return ErrEntryLost
 		case <-e.crash:
 			return ErrCrashed
 		case err := <-served:

@@ -24,8 +24,14 @@ type Rules struct {
 	// Workers is the number of worker Pods of an instance, by role.
 	Workers map[string]int32
 	// Whole: units are ServingGroups that are updated in place, so that all Ready Pods of one have the same
-	// revision, and none is deleted.
+	// revision, none is deleted, and no image is changed while one of them is in traffic.
 	Whole bool
+	// Planned: with Whole, no container ends by itself, so that each is restarted for new images only, once
+	// for each.
+	Planned bool
+	// Flaps: the test restarts kubelet, which then takes containers that were started less than 10 s before
+	// for unready until it has probed them. Pods that run and that nobody holds count as Ready.
+	Flaps bool
 	// Broken are groups that the test itself takes out of service: they count as available, and
 	// their Pods may go at any time.
 	Broken map[string]bool
@@ -40,6 +46,7 @@ type Judge struct {
 	specs      []v1alpha1.ModelServing // as of generations that the controller may not have seen yet
 	groups     map[string]*v1alpha1.ServingGroup
 	pods       map[string]*corev1.Pod
+	starts     map[container]starts
 	revisions  map[string]bool
 	updating   []string
 	booked     map[string]int // replicas by which each unit of the ledger was chosen
@@ -51,6 +58,7 @@ type Judge struct {
 // Run judges all frames and returns what they violate.
 func (j *Judge) Run(frames []Frame) []string {
 	j.groups, j.pods, j.revisions = map[string]*v1alpha1.ServingGroup{}, map[string]*corev1.Pod{}, map[string]bool{}
+	j.starts = map[container]starts{}
 	for _, f := range frames {
 		switch o := f.Object.(type) {
 		case *v1alpha1.ModelServing:
@@ -188,6 +196,7 @@ func (j *Judge) pod(f Frame, p *corev1.Pod) {
 	}
 	if j.Whole {
 		j.mixed(f, g)
+		j.change(f, g, before, p)
 	}
 	if pin := pinOf(g, p); before == nil && f.Type == watch.Added && pin != "" && p.Labels[v1alpha1.LabelRevision] != pin {
 		j.violate(f, "created at revision %s, its unit is pinned to %s", p.Labels[v1alpha1.LabelRevision], pin)
@@ -272,7 +281,7 @@ func (j *Judge) serves(g *v1alpha1.ServingGroup) bool {
 	for _, i := range g.Spec.Instances {
 		for index := range j.Workers[i.Role] + 1 {
 			p := j.pods[v1alpha1.PodName(g.Name, i.Role, *i.Ordinal, index)]
-			if p == nil || p.DeletionTimestamp != nil || !metav1.IsControlledBy(p, g) || !ready(p) {
+			if p == nil || p.DeletionTimestamp != nil || !metav1.IsControlledBy(p, g) || !ready(p) && !(j.Flaps && running(p)) {
 				return false
 			}
 		}
