@@ -281,7 +281,7 @@ func (j *Judge) serves(g *v1alpha1.ServingGroup) bool {
 	for _, i := range g.Spec.Instances {
 		for index := range j.Workers[i.Role] + 1 {
 			p := j.pods[v1alpha1.PodName(g.Name, i.Role, *i.Ordinal, index)]
-			if p == nil || p.DeletionTimestamp != nil || !metav1.IsControlledBy(p, g) || !ready(p) && !(j.Flaps && running(p)) {
+			if p == nil || p.DeletionTimestamp != nil || !metav1.IsControlledBy(p, g) || !ready(p) && (!j.Flaps || !running(p)) {
 				return false
 			}
 		}
