@@ -8,22 +8,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"pitstop.dev/test/engine/server"
 )
-
-// answers waits until kube-proxy has programmed the Service.
-func (s *show) answers(ctx context.Context, url string) error {
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
-		_, err := version(ctx, url)
-		return err == nil, nil
-	})
-	if err != nil {
-		return fmt.Errorf("%s does not answer: %w", url, err)
-	}
-	return nil
-}
 
 func version(ctx context.Context, url string) (server.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)

@@ -11,10 +11,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 
@@ -164,22 +160,8 @@ func (s *show) engine(name, node, image string) cluster.PodSpec {
 
 // traffic streams through the Service of app, which selects Pods, until the load is stopped.
 func (s *show) traffic(ctx context.Context, app string, selector map[string]string) (*load.Load, error) {
-	services := s.Core.CoreV1().Services(cluster.Namespace)
-	svc, err := services.Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: app},
-		Spec: corev1.ServiceSpec{
-			Selector: selector,
-			Ports:    []corev1.ServicePort{{Port: 8000, TargetPort: intstr.FromString("http")}},
-		},
-	}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		svc, err = services.Get(ctx, app, metav1.GetOptions{})
-	}
+	url, err := s.Expose(ctx, app, selector)
 	if err != nil {
-		return nil, fmt.Errorf("service %s: %w", app, err)
-	}
-	url := "http://" + svc.Spec.ClusterIP + ":8000"
-	if err := s.answers(ctx, url); err != nil {
 		return nil, err
 	}
 	return load.Start(ctx, load.Config{URL: url, Clients: clients}, s.clock)

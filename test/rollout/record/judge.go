@@ -281,13 +281,15 @@ func (j *Judge) serves(g *v1alpha1.ServingGroup) bool {
 	for _, i := range g.Spec.Instances {
 		for index := range j.Workers[i.Role] + 1 {
 			p := j.pods[v1alpha1.PodName(g.Name, i.Role, *i.Ordinal, index)]
-			if p == nil || p.DeletionTimestamp != nil || !metav1.IsControlledBy(p, g) || !ready(p) && (!j.Flaps || !running(p)) {
+			if p == nil || p.DeletionTimestamp != nil || !metav1.IsControlledBy(p, g) || !j.inTraffic(p) {
 				return false
 			}
 		}
 	}
 	return len(g.Spec.Instances) > 0 && g.DeletionTimestamp == nil
 }
+
+func (j *Judge) inTraffic(p *corev1.Pod) bool { return ready(p) || j.Flaps && running(p) }
 
 func ready(p *corev1.Pod) bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
