@@ -233,8 +233,11 @@ func (d *decision) change(u *v1alpha1.UnitUpdate, i *instance, p Pod, permit v1a
 	return order
 }
 
-// backsOut reports whether the update leads back to where the unit is, and no Pod has left it.
-func backsOut(u *v1alpha1.UnitUpdate) bool { return !u.Swapped && u.Target == u.Previous }
+// backsOut reports whether the update leads back to where the unit is, and no Pod has left it. An update to the
+// revision of a group of which an instance has another one has steps before it may serve.
+func backsOut(u *v1alpha1.UnitUpdate) bool {
+	return !u.Swapped && u.Target == u.Previous && u.Permit.Allows(v1alpha1.PermitServe)
+}
 
 // alone reports whether the unit is to have one Pod.
 func (d *decision) alone(u *v1alpha1.UnitUpdate) bool {

@@ -290,10 +290,17 @@ func TestOrdersInPlace(t *testing.T) {
 	prefill.Containers = []v1alpha1.ContainerImage{{Name: "engine", Image: "p:2"}}
 	same, named := decode, prefill
 	same.Permit, named.Permit = drain, drain
+	ownPin := func(s *pods.Snapshot) { // of prefill, in a group that is at the target
+		s.Group.Spec.Revision, s.Group.Spec.Instances[0].Revision, s.Group.Spec.Updates[0].Previous = "b", "a", "b"
+	}
 	for name, r := range map[string]struct {
 		in   pods.Snapshot
 		want map[string]pods.NewOrder
 	}{
+		"also of an instance that has a pin of its own in a group that is at the target": {
+			scene(images, agent, update("", inPlace, "b", prepare), ownPin),
+			map[string]pods.NewOrder{"g-decode-0-0": decode, "g-prefill-0-0": prefill, "g-prefill-0-1": prefill},
+		},
 		"what is to change": {
 			scene(images, agent, update("", inPlace, "b", prepare)),
 			map[string]pods.NewOrder{"g-decode-0-0": decode, "g-prefill-0-0": prefill, "g-prefill-0-1": prefill},
