@@ -85,7 +85,7 @@ func (j *Judge) restart(f Frame, key container, c corev1.ContainerStatus) {
 		s.first = c.RestartCount
 		j.starts[key] = s
 	}
-	if n := c.RestartCount - s.first; j.Planned && n > s.patches {
+	if n := c.RestartCount - s.first; j.Planned && n > s.patches+j.Spare[f.Object.GetName()] {
 		j.violate(f, "container %s was restarted %d times for %d new images", key.name, n, s.patches)
 	}
 	if w := c.State.Waiting; s.patches > 0 && w != nil && (w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff") {

@@ -63,6 +63,8 @@ func TestJudgeOfUpdatesInPlace(t *testing.T) {
 		"a container is restarted twice for one image": {[]*corev1.Pod{
 			member(0, out), member(1, out), member(0, out, image("v2"), restarts(1)), member(0, out, image("v2"), restarts(2)),
 		}, "restarted 2 times for 1 new images"},
+		"a restart is the test's own": {[]*corev1.Pod{member(1, restarts(1))}, ""},
+		"and one more is not":         {[]*corev1.Pod{member(1, restarts(2))}, "restarted 2 times for 0 new images"},
 		"there and back are two": {[]*corev1.Pod{
 			member(0, out), member(1, out),
 			member(0, out, image("v2"), restarts(1)), member(0, out, image("v1"), restarts(2)),
@@ -84,6 +86,7 @@ func TestJudgeOfUpdatesInPlace(t *testing.T) {
 			}
 			j := record.Judge{Rules: record.Rules{
 				Name: "ms", MaxUnavailable: 1, Workers: map[string]int32{"engine": 0}, Whole: true, Planned: true,
+				Spare: map[string]int32{"ms-1-engine-0-1": 1},
 			}}
 			got := j.Run(f.frames)
 			if tt.want == "" && len(got) > 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)) {

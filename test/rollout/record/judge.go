@@ -29,6 +29,8 @@ type Rules struct {
 	// Planned: with Whole, no container ends by itself, so that each is restarted for new images only, once
 	// for each.
 	Planned bool
+	// Spare are the restarts by Pod that the test may have caused itself.
+	Spare map[string]int32
 	// Flaps: the test restarts kubelet, which then takes containers that were started less than 10 s before
 	// for unready until it has probed them. Pods that run and that nobody holds count as Ready.
 	Flaps bool
