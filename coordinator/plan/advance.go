@@ -120,7 +120,7 @@ func (w *world) advanceServe(u *unit) {
 
 // mayTake reports whether a unit that is out of service may be given the target.
 func (w *world) mayTake(u *unit) bool {
-	if w.Serving.InPlace && w.obstacle(u) != "" {
+	if u.open.Method == v1alpha1.UnitInPlace && w.Serving.InPlace && w.obstacle(u) != "" {
 		return false
 	}
 	return !w.Serving.Paused && (w.failed == nil || w.failed == u) && (w.awaited == nil || w.awaited == u) && u.known
@@ -151,14 +151,14 @@ func (w *world) backOut(u *unit) {
 	u.group.put(u, update)
 }
 
-// retarget gives a unit that is out of service an attempt at the target, by the method of today: what was recreated on
-// request is not deleted once more where updates are in place.
+// retarget gives a unit that is out of service an attempt at the target. One whose Pods are being created anew goes on
+// with new Pods: of those on nodes without an agent none is held, and they cannot be updated in place.
 func (w *world) retarget(u *unit) {
 	update := *u.open
 	update.Target, update.Permit, update.Tries, update.NotBefore = w.want(u), v1alpha1.PermitDrain, 0, nil
 	update.Request = nil
-	if update.Method = v1alpha1.UnitRecreate; w.Serving.InPlace {
-		update.Method, update.Swapped = v1alpha1.UnitInPlace, u.swapped()
+	if !w.Serving.InPlace {
+		update.Method = v1alpha1.UnitRecreate
 	}
 	update.Attempt = u.group.nextAttempt()
 	u.group.put(u, update)

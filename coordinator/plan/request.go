@@ -33,10 +33,11 @@ func (w *world) answer() {
 }
 
 // records reports whether answers are to be written before anything else: those that something follows from
-// in this pass, and those that were accepted before and are settled now.
+// in this pass, and those that were accepted before and are settled now. Of what has begun a view may be too old to
+// know that it was accepted: the write refuses it.
 func (w *world) records() bool {
 	for _, a := range w.answers {
-		if a.Accepted || a.Outcome == v1alpha1.RequestAccepted {
+		if a.Accepted || a.Outcome != v1alpha1.RequestRefused {
 			return true
 		}
 	}

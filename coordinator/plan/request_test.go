@@ -127,6 +127,10 @@ func TestARecreatedUnitGoesItsWay(t *testing.T) {
 		"whatever the method is": {
 			inPlace(1, "0 old down Swap:Swapping:old").but(booked("ms-0")).but(forRequest(recreate)), nil,
 		},
+		"nothing goes on before it is recorded that it has begun, however old what was read is": {
+			serving(1, 1, 0, 1).with("0 old ready Serve:InService:old").but(booked("ms-0")).but(forRequest(recreate)).but(asked(recreate, "ms-0")),
+			[]string{"Record", "close ms-0", "Strike ms-0"},
+		},
 		"in service, it is closed": {
 			serving(1, 1, 0, 1).with("0 old ready Serve:InService:old").but(booked("ms-0")).but(forRequest(recreate)), []string{"close ms-0", "Strike ms-0"},
 		},
@@ -139,17 +143,6 @@ func TestARecreatedUnitGoesItsWay(t *testing.T) {
 			serving(1, 1, 0, 0).with("0 bad down Swap:Swapping:bad").but(badRevision).but(booked("ms-0")).but(forRequest(recreate)).
 				but(opened(func(u *v1alpha1.UnitUpdate) { u.Request.Wanted = "bad" })),
 			[]string{"ms-0 Recreate/5 Drain new"},
-		},
-		"in place where that is the method: nothing is deleted once more": {
-			inPlace(1, "0 bad down Swap:Swapping:bad").but(badRevision).but(booked("ms-0")).but(forRequest(recreate)).
-				but(opened(func(u *v1alpha1.UnitUpdate) { u.Request.Wanted, u.Swapped = "bad", true })),
-			[]string{"ms-0 InPlace/5 Drain new"},
-		},
-		"not where that cannot be had in place": {
-			inPlace(1, "0 bad down Swap:Swapping:bad").but(badRevision).but(booked("ms-0")).but(forRequest(recreate)).
-				but(opened(func(u *v1alpha1.UnitUpdate) { u.Request.Wanted, u.Swapped = "bad", true })).
-				but(func(s *Snapshot) { s.Obstacles = map[string]string{"bad": "a volume"} }),
-			nil,
 		},
 		"one that fails at an old pin gets the target": {
 			serving(1, 1, 0, 0).with("0 bad down Swap:Failed:bad").but(badRevision).but(booked("ms-0")).but(forRequest(recreate)),
