@@ -38,6 +38,16 @@ func (p *play) must(err error) {
 	}
 }
 
+// waitsFor reports whether an agent says so of a Pod. Whichever unit is prepared first is drained first.
+func (p *play) waitsFor(text string) bool {
+	for _, u := range p.orders() {
+		if strings.Contains(u.Status.Message, text) {
+			return true
+		}
+	}
+	return false
+}
+
 func TestARouterDrainsTheUnits(t *testing.T) {
 	t.Parallel()
 	p := newPlayWith(t, cluster.ServingSpec{
@@ -58,13 +68,11 @@ func TestARouterDrainsTheUnits(t *testing.T) {
 	}
 	p.edits(image(img.v3))
 	p.until("the router is waited for", func() bool {
-		u := p.orders()["routed-1-prefill-0-0"]
-		return strings.Contains(u.Status.Message, "the router has not answered; 1 requests running")
+		return p.waitsFor("the router has not answered; 1 requests running")
 	})
 	p.must(r.Kill(t.Context())) // and its streams with it
 	p.until("the router alone is waited for", func() bool {
-		u := p.orders()["routed-1-prefill-0-0"]
-		return strings.Contains(u.Status.Message, "the router has not answered; 0 requests running")
+		return p.waitsFor("the router has not answered; 0 requests running")
 	})
 	p.must(r.Start(t.Context()))
 	done = p.clients(r.URL, time.Second)
