@@ -1,7 +1,6 @@
 package cri_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"time"
@@ -10,25 +9,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"pitstop.dev/cri"
+	"pitstop.dev/cri/contract"
 	"pitstop.dev/cri/fake"
 )
-
-// feed runs a Feed until the test ends.
-func feed(t *testing.T, c *cri.Client) *cri.Feed {
-	t.Helper()
-	f := c.NewFeed()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
-	return f
-}
 
 // take waits for a change that ok accepts and says whether it came in time.
 func take(t *testing.T, f *cri.Feed, d time.Duration, ok func(cri.Changes) bool) bool {
@@ -64,7 +47,7 @@ func subscribed(t *testing.T, r *fake.Runtime, f *cri.Feed) {
 func TestFeedNamesThePodsOfEvents(t *testing.T) {
 	r, id := running(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1000, 0)) // stands still: no relist helps
-	f := feed(t, dial(t, r, cri.Config{Clock: clk}))
+	f := contract.RunFeed(t, dial(t, r, cri.Config{Clock: clk}))
 	subscribed(t, r, f)
 	r.Exit(id, 1)
 	if !take(t, f, 5*time.Second, names("uid")) {
@@ -91,7 +74,7 @@ func TestFeedNamesThePodsOfEvents(t *testing.T) {
 // A reader that does not read must not hold up the runtime, and finds each Pod once.
 func TestFeedDrainsWhileNobodyReads(t *testing.T) {
 	r, id := running(t)
-	f := feed(t, dial(t, r, cri.Config{Clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}))
+	f := contract.RunFeed(t, dial(t, r, cri.Config{Clock: clocktesting.NewFakeClock(time.Unix(1000, 0))}))
 	subscribed(t, r, f)
 	const n = 3000
 	for i := range n {
@@ -116,7 +99,7 @@ func TestFeedRelistsAtItsPace(t *testing.T) {
 	r, _ := running(t)
 	r.SetEvents(fake.EventsLost)
 	clk := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	f := feed(t, dial(t, r, cri.Config{Clock: clk}))
+	f := contract.RunFeed(t, dial(t, r, cri.Config{Clock: clk}))
 	subscribed(t, r, f)
 	eventually(t, "the feed waits", clk.HasWaiters)
 	clk.Step(9 * time.Second)
@@ -149,7 +132,7 @@ func TestFeedRelistsAtItsPace(t *testing.T) {
 
 func TestFeedSubscribesAgainAfterARestart(t *testing.T) {
 	r, id := running(t)
-	f := feed(t, dial(t, r, cri.Config{}))
+	f := contract.RunFeed(t, dial(t, r, cri.Config{}))
 	subscribed(t, r, f)
 	r.Close()
 	if !take(t, f, 5*time.Second, all) {
@@ -185,7 +168,7 @@ func TestFeedWithoutEvents(t *testing.T) {
 			r.SetVersion(tt.runtime, tt.version)
 			r.SetEvents(tt.events)
 			clk := clocktesting.NewFakeClock(time.Unix(1000, 0))
-			f := feed(t, dial(t, r, cri.Config{Clock: clk}))
+			f := contract.RunFeed(t, dial(t, r, cri.Config{Clock: clk}))
 			eventually(t, "the runtime is asked who it is", func() bool { return r.Count("Version", "") == 1 })
 			if tt.asked {
 				eventually(t, "its events are asked for", func() bool { return r.Count("GetContainerEvents", "") == 1 })

@@ -13,7 +13,7 @@ import (
 func fed(b *bench) {
 	t := b.t
 	ref, image := b.pull(Image{Name: "fed:v1", Content: "fed"})
-	f := b.feed()
+	f := RunFeed(b.t, b.client)
 	// A stream says nothing when it is open: make events until one arrives.
 	p := b.kubelet.runPod(t)
 	n := 0
@@ -37,7 +37,7 @@ func restart(b *bench) {
 	ref, image := b.pull(Image{Name: "restart:v1", Content: "restart"})
 	p := b.kubelet.runPod(t)
 	id := b.kubelet.start(t, p, start{name: "app", ref: ref, image: image.ID})
-	f := b.feed()
+	f := RunFeed(b.t, b.client)
 	b.Down(t)
 	for name, call := range map[string]func(context.Context) error{
 		"Version":     func(ctx context.Context) error { _, err := b.client.Version(ctx); return err },
@@ -71,11 +71,10 @@ func restart(b *bench) {
 	})
 }
 
-// feed runs a Feed until the test ends.
-func (b *bench) feed() *cri.Feed {
-	t := b.t
+// RunFeed runs a Feed of the client until the test ends.
+func RunFeed(t *testing.T, c *cri.Client) *cri.Feed {
 	t.Helper()
-	f := b.client.NewFeed()
+	f := c.NewFeed()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -58,7 +58,7 @@ func StartControlPlane(ctx context.Context, c Config) (*ControlPlane, error) {
 
 func (p *ControlPlane) start(ctx context.Context) error {
 	ports := &p.config.ports
-	if err := choosePorts(&ports.Etcd, &ports.EtcdPeer, &ports.API); err != nil {
+	if err := choosePorts(nil, &ports.Etcd, &ports.EtcdPeer, &ports.API); err != nil {
 		return err
 	}
 	if err := p.config.write(); err != nil {

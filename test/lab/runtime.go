@@ -41,7 +41,7 @@ func StartRuntime(ctx context.Context, c Config) (*Runtime, error) {
 		return nil, err
 	}
 	var port int
-	if err := choosePorts(&port); err != nil {
+	if err := choosePorts(nil, &port); err != nil {
 		return nil, err
 	}
 	r := &Runtime{group: process.NewTether(c.StateDir)}

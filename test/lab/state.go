@@ -4,11 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"pitstop.dev/test/lab/pki"
@@ -54,7 +56,7 @@ func newState(cluster string) (state, error) {
 	}
 	s := state{Boot: boot, Address: address.String(), Cluster: cluster, Tokens: tokens()}
 	p := &s.Ports
-	return s, choosePorts(&p.Etcd, &p.EtcdPeer, &p.API, &p.Registry, &p.Proxy, &p.Metrics)
+	return s, choosePorts(nil, &p.Etcd, &p.EtcdPeer, &p.API, &p.Registry, &p.Proxy, &p.Metrics)
 }
 
 // stale says why a lab with this state cannot go on, or nothing if it can.
@@ -122,8 +124,17 @@ const (
 	portsTo   = 30000
 )
 
-// choosePorts sets each of its arguments to another port that is free on all addresses.
-func choosePorts(chosen ...*int) error {
+// taken are the ports that were chosen, though nothing may listen there yet.
+func (s state) taken() []int {
+	out := []int{s.Ports.Etcd, s.Ports.EtcdPeer, s.Ports.API, s.Ports.Registry, s.Ports.Proxy, s.Ports.Metrics}
+	for _, n := range s.Nodes {
+		out = append(out, n.Kubelet, n.Health)
+	}
+	return out
+}
+
+// choosePorts sets each of its arguments to another port that is free on all addresses, and not taken.
+func choosePorts(taken []int, chosen ...*int) error {
 	var held []net.Listener
 	defer func() {
 		for _, l := range held {
@@ -131,7 +142,7 @@ func choosePorts(chosen ...*int) error {
 		}
 	}()
 	for _, p := range chosen {
-		l, err := freePort()
+		l, err := freePort(taken)
 		if err != nil {
 			return err
 		}
@@ -141,11 +152,14 @@ func choosePorts(chosen ...*int) error {
 	return nil
 }
 
-func freePort() (net.Listener, error) {
-	var err error
+func freePort(taken []int) (net.Listener, error) {
+	err := errors.New("all are taken")
 	for range 100 {
 		var l net.Listener
 		port := portsFrom + rand.IntN(portsTo-portsFrom)
+		if slices.Contains(taken, port) {
+			continue
+		}
 		if l, err = net.Listen("tcp", ":"+strconv.Itoa(port)); err == nil { //nolint:noctx // does not wait
 			return l, nil
 		}

@@ -115,7 +115,7 @@ func prepare(ctx context.Context, c Config, set binaries.Set) (*Lab, error) {
 	}
 	for i := len(s.Nodes); i < c.Nodes; i++ {
 		n := nodeState{Name: nodeName(i)}
-		if err := choosePorts(&n.Kubelet, &n.Health); err != nil {
+		if err := choosePorts(s.taken(), &n.Kubelet, &n.Health); err != nil {
 			return nil, err
 		}
 		s.Nodes = append(s.Nodes, n)

@@ -77,11 +77,7 @@ func (c *cluster) hasGroup(ctx context.Context, name string) (bool, error) {
 
 // cancelPod orders a cancel for a Pod.
 func (c *cli) cancelPod(ctx context.Context, cl *cluster, name string, r request) error {
-	pod, err := cl.pod(ctx, name)
-	if err != nil {
-		return err
-	}
-	last, err := cl.update(ctx, name)
+	pod, last, err := cl.ordered(ctx, name)
 	if err != nil {
 		return err
 	}

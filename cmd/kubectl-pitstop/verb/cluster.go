@@ -111,6 +111,16 @@ func (c *cluster) update(ctx context.Context, name string) (*v1alpha1.InPlaceUpd
 	return u, err
 }
 
+// ordered returns a Pod, and the InPlaceUpdate of its name, or nil if there is none.
+func (c *cluster) ordered(ctx context.Context, name string) (*corev1.Pod, *v1alpha1.InPlaceUpdate, error) {
+	pod, err := c.pod(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	last, err := c.update(ctx, name)
+	return pod, last, err
+}
+
 // updates returns all InPlaceUpdates of a namespace, or of all if namespace is empty.
 func (c *cluster) updates(ctx context.Context, namespace string) ([]*v1alpha1.InPlaceUpdate, error) {
 	return list[v1alpha1.InPlaceUpdate](ctx, c, v1alpha1.InPlaceUpdates, namespace)

@@ -50,11 +50,7 @@ func newUpdate(c *cli) *cobra.Command {
 }
 
 func (c *cli) update(ctx context.Context, cl *cluster, name string, request order.Request, r report) error {
-	pod, err := cl.pod(ctx, name)
-	if err != nil {
-		return err
-	}
-	last, err := cl.update(ctx, name)
+	pod, last, err := cl.ordered(ctx, name)
 	if err != nil {
 		return err
 	}

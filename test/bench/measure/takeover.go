@@ -29,14 +29,11 @@ const (
 // to its first write that moves the rollout.
 func (b *bench) coordinatorResume(ctx context.Context, s *subject) (err error) {
 	const name = "bench-resume"
-	from, err := b.another(ctx)
+	remove, err := b.serving(ctx, func(image string) *v1alpha1.ModelServing { return podServing(name, image) })
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.RemoveServing(context.WithoutCancel(ctx), name)) }()
-	if err := b.declare(ctx, podServing(name, from)); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, remove()) }()
 	for range takeovers {
 		took, err := b.takeover(ctx, name)
 		if err != nil {

@@ -120,14 +120,11 @@ func (b *bench) declareChange(ctx context.Context, name string, c change) error 
 // unit measures how long one unit is out of service, and what kubelet takes for Pods like its own.
 func (b *bench) unit(ctx context.Context, s *subject) (err error) {
 	const name = "bench-unit-of-three"
-	from, err := b.another(ctx)
+	remove, err := b.serving(ctx, func(image string) *v1alpha1.ModelServing { return unitServing(name, 1, image) })
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.RemoveServing(context.WithoutCancel(ctx), name)) }()
-	if err := b.declare(ctx, unitServing(name, 1, from)); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, remove()) }()
 	for n := range unitRounds {
 		if err := b.unitRound(ctx, name, n); err != nil {
 			return err

@@ -60,6 +60,20 @@ func (b *bench) rollAlone(ctx context.Context, name string) error {
 	return b.addAll(nil, sample{unitAhead, ms(drains.Sub(r.begun))}, sample{unitAlone, ms(r.done.Sub(drains))})
 }
 
+// serving declares a ModelServing at an image of its own and waits for it; remove takes it away again.
+func (b *bench) serving(ctx context.Context, with func(image string) *v1alpha1.ModelServing) (remove func() error, err error) {
+	image, err := b.another(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ms := with(image)
+	remove = func() error { return b.RemoveServing(context.WithoutCancel(ctx), ms.Name) }
+	if err := b.declare(ctx, ms); err != nil {
+		return nil, errors.Join(err, remove())
+	}
+	return remove, nil
+}
+
 // rollNext rolls the ModelServing to an image that it did not have.
 func (b *bench) rollNext(ctx context.Context, name string, method v1alpha1.UpdateMethod) (rollout, error) {
 	image, err := b.another(ctx)
@@ -93,14 +107,11 @@ func (b *bench) addRollouts(s *subject, all []float64) error {
 // fourPods measures rollouts of units of one Pod, in place and by Recreate in turn.
 func (b *bench) fourPods(ctx context.Context, s *subject) (err error) {
 	const name = "bench-four"
-	from, err := b.another(ctx)
+	remove, err := b.serving(ctx, func(image string) *v1alpha1.ModelServing { return podServing(name, image) })
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.RemoveServing(context.WithoutCancel(ctx), name)) }()
-	if err := b.declare(ctx, podServing(name, from)); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, remove()) }()
 	for range fourSeries {
 		for _, m := range []struct {
 			method v1alpha1.UpdateMethod
