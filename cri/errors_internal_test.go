@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -253,6 +254,33 @@ func TestClassifyPull(t *testing.T) {
 			}
 			if status.Code(got) != codes.Unknown {
 				t.Errorf("a code shines through: %v", status.Code(got))
+			}
+		})
+	}
+}
+
+// The runtime is told a context's deadline, and may see it before the context does.
+func TestEndOf(t *testing.T) {
+	now := time.Now()
+	ending := func(at time.Duration) context.Context {
+		ctx, cancel := context.WithDeadline(t.Context(), now.Add(time.Hour+at))
+		t.Cleanup(cancel)
+		return ctx
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		want error
+	}{
+		"no end":           {t.Context(), nil},
+		"far from its end": {ending(time.Second), nil},
+		"almost at it":     {ending(slack / 2), context.DeadlineExceeded},
+		"cancelled":        {gone, context.Canceled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := endOf(tt.ctx, now.Add(time.Hour)); !errors.Is(got, tt.want) {
+				t.Errorf("%v, want %v", got, tt.want)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	criv1 "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/clock"
 )
 
 // progressPeriod is how often a pull's progress is looked at.
@@ -36,13 +37,24 @@ func (c *Client) Pull(ctx context.Context, ref string, progress func(Progress)) 
 		defer c.observe(ctx, progress)()
 	}
 	_, err := c.images.PullImage(ctx, &criv1.PullImageRequest{Image: &criv1.ImageSpec{Image: ref}})
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("pull image %s: %w", ref, ctx.Err())
+	}
+	if ended := endOf(ctx, clock.RealClock{}.Now()); ended != nil {
+		return fmt.Errorf("pull image %s: %w", ref, ended)
 	}
 	return fmt.Errorf("pull image %s: %w", ref, classifyPull(ref, err))
+}
+
+// slack is how much earlier than a context's own timer the runtime may see its deadline, which it is told.
+const slack = 100 * time.Millisecond
+
+// endOf returns why ctx has ended, nil if it has not.
+func endOf(ctx context.Context, now time.Time) error {
+	if deadline, ok := ctx.Deadline(); ok && ctx.Err() == nil && now.After(deadline.Add(-slack)) {
+		return context.DeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // observe calls progress until the function that it returns is called, which waits for the
