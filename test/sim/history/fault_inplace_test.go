@@ -44,6 +44,12 @@ func inPlaceFaults() map[string]fault {
 		"a unit that is taken before its images are proved": {
 			build: snapshots(preparingForPrepared), rules: []string{"a permit answers"},
 		},
+		"sick GPUs that are held whatever the budget": {
+			build: Planned(holdAllSick), rules: []string{"available >=", "the ledger has"},
+		},
+		"Pods that are held for a GPU without a grant": {
+			build: tampered(group, tamper{get: allHeld, live: allHeld}), rules: []string{"a sick GPU is held"},
+		},
 		"roles that are all drained at once": {
 			build: tampered(group, tamper{get: allFront}), rules: []string{"front roles"},
 		},
@@ -142,6 +148,30 @@ func restage(s *plan.Snapshot, from, to v1alpha1.UnitStage) {
 				u.Stage, u.Since.Time = to, s.Now.Add(-time.Hour)
 			}
 		}
+	}
+}
+
+// holdAllSick has the budget ignored for sick GPUs.
+func holdAllSick(s plan.Snapshot) plan.Plan {
+	p := plan.Decide(s)
+	written := map[string]bool{}
+	for _, a := range p.Actions {
+		written[a.Group] = true
+	}
+	for _, g := range s.Groups {
+		sick := slices.ContainsFunc(g.Status.Instances, func(i v1alpha1.InstanceStatus) bool { return i.GPUFault != "" })
+		if sick && !written[g.Name] && len(g.Spec.Updates)+len(g.Spec.GPUHolds) == 0 {
+			spec := *g.Spec.DeepCopy()
+			spec.GPUHolds = []string{""}
+			p.Actions = append(p.Actions, plan.Action{Kind: plan.Write, Group: g.Name, UID: g.UID, ResourceVersion: g.ResourceVersion, Spec: spec})
+		}
+	}
+	return p
+}
+
+func allHeld(o client.Object) {
+	if g, ok := o.(*v1alpha1.ServingGroup); ok {
+		g.Spec.GPUHolds = []string{""}
 	}
 }
 

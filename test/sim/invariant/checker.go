@@ -100,6 +100,7 @@ const (
 	ruleFront     = "front roles are drained first"
 	ruleHolder    = "a hold is released by its holder"
 	rulePinPod    = "a pin Pod is made for an open update, is no workload, and goes with it"
+	ruleGPU       = "a unit with a sick GPU is held within the budget, by grant, and let go when it is healthy"
 	ruleRequest   = "what a person asks for is recorded, then done once, and then removed"
 	ruleEnd       = "a history ends as declared, or a condition says why not"
 	ruleQuiet     = "nothing is written where nothing changes"

@@ -114,6 +114,7 @@ func (c *Checker) ofSpec(w cluster.Write, ms *v1alpha1.ModelServing, before, aft
 		}
 	}
 	c.ofRequests(w, ms, before, after)
+	c.ofGPUHolds(w, ms, before, after)
 	for _, u := range opened { // last: the same write may make room for them
 		c.ofOpening(w, ms, before, u)
 	}
