@@ -44,6 +44,9 @@ func inPlaceFaults() map[string]fault {
 		"a unit that is taken before its images are proved": {
 			build: snapshots(preparingForPrepared), rules: []string{"a permit answers"},
 		},
+		"pull secrets that are overlooked": {
+			build: tampered(group, tamper{list: noSecrets, liveList: noSecrets}), rules: []string{"images that kubelet starts"},
+		},
 		"roles that are all drained at once": {
 			build: tampered(group, tamper{get: allFront}), rules: []string{"front roles"},
 		},
@@ -141,6 +144,14 @@ func restage(s *plan.Snapshot, from, to v1alpha1.UnitStage) {
 			if u := &g.Status.Updates[n]; u.Stage == from {
 				u.Stage, u.Since.Time = to, s.Now.Add(-time.Hour)
 			}
+		}
+	}
+}
+
+func noSecrets(list client.ObjectList) {
+	if pods, ok := list.(*corev1.PodList); ok {
+		for i := range pods.Items {
+			pods.Items[i].Spec.ImagePullSecrets = nil
 		}
 	}
 }
