@@ -50,6 +50,9 @@ func inPlaceFaults() map[string]fault {
 		"Pods that are held for a GPU without a grant": {
 			build: tampered(group, tamper{get: allHeld, live: allHeld}), rules: []string{"a sick GPU is held"},
 		},
+		"pull secrets that are overlooked": {
+			build: tampered(group, tamper{list: noSecrets, liveList: noSecrets}), rules: []string{"images that kubelet starts"},
+		},
 		"roles that are all drained at once": {
 			build: tampered(group, tamper{get: allFront}), rules: []string{"front roles"},
 		},
@@ -172,6 +175,14 @@ func holdAllSick(s plan.Snapshot) plan.Plan {
 func allHeld(o client.Object) {
 	if g, ok := o.(*v1alpha1.ServingGroup); ok {
 		g.Spec.GPUHolds = []string{""}
+	}
+}
+
+func noSecrets(list client.ObjectList) {
+	if pods, ok := list.(*corev1.PodList); ok {
+		for i := range pods.Items {
+			pods.Items[i].Spec.ImagePullSecrets = nil
+		}
 	}
 }
 

@@ -99,6 +99,7 @@ const (
 	ruleHeld      = "a unit in place serves nothing from its swap on before it may serve"
 	ruleFront     = "front roles are drained first"
 	ruleHolder    = "a hold is released by its holder"
+	ruleProof     = "a unit leaves traffic only for images that kubelet starts for its Pods"
 	rulePinPod    = "a pin Pod is made for an open update, is no workload, and goes with it"
 	ruleGPU       = "a unit with a sick GPU is held within the budget, by grant, and let go when it is healthy"
 	ruleRequest   = "what a person asks for is recorded, then done once, and then removed"
