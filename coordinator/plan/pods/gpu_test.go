@@ -14,7 +14,7 @@ func TestPodsAreHeldForSickGPUsByGrant(t *testing.T) {
 		return func(s *pods.Snapshot) { s.Group.Spec.GPUHolds = append(s.Group.Spec.GPUHolds, unit) }
 	}
 	held := func(p *pods.Pod) { p.HeldGPU, p.HeldOther, p.Ready = true, true, false }
-	place, clear := "PlaceGPUHold ", "ClearGPUHold "
+	place, release := "PlaceGPUHold ", "ClearGPUHold "
 	for name, r := range map[string]struct {
 		given pods.Snapshot
 		do    []string
@@ -30,7 +30,7 @@ func TestPodsAreHeldForSickGPUsByGrant(t *testing.T) {
 			scene(grant("")), []string{place + "g-decode-0-0", place + "g-prefill-0-0", place + "g-prefill-0-1"}, "",
 		},
 		"once":                             {scene(grant("decode-0"), pod("g-decode-0-0", held)), nil, ""},
-		"they are let go with the grant":   {scene(pod("g-decode-0-0", held)), []string{clear + "g-decode-0-0"}, ""},
+		"they are let go with the grant":   {scene(pod("g-decode-0-0", held)), []string{release + "g-decode-0-0"}, ""},
 		"a Pod that goes is left alone":    {scene(grant("decode-0"), phase("decode-0", "Recreating"), pod("g-decode-0-0", func(p *pods.Pod) { p.Deleting = true })), []string{"SetLeader g-prefill-0-0"}, ""},
 		"one that goes is not sick either": {scene(phase("decode-0", "Recreating"), pod("g-decode-0-0", func(p *pods.Pod) { p.Deleting, p.GPUFault = true, "x" })), []string{"SetLeader g-prefill-0-0"}, ""},
 	} {
