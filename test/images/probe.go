@@ -68,14 +68,14 @@ func needed(binary []byte) ([]file, error) {
 		return nil, err
 	}
 	files := []file{{strings.TrimPrefix(loader, "/"), content}}
-	real, err := filepath.EvalSymlinks(loader)
+	resolved, err := filepath.EvalSymlinks(loader)
 	if err != nil {
 		return nil, err
 	}
 	libraries := slices.Concat(imports, wanted())
 	slices.Sort(libraries)
 	for _, name := range slices.Compact(libraries) {
-		path := filepath.Join(filepath.Dir(real), name)
+		path := filepath.Join(filepath.Dir(resolved), name)
 		content, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) && !slices.Contains(imports, name) {
 			continue // newer C libraries have all in one
