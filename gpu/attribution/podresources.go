@@ -190,7 +190,13 @@ func (c PodResourcesConfig) judge(now time.Time, got answer, before *answer) (Do
 	return "", ""
 }
 
+// errReplaced reports that one kubelet gave way to another while it was asked.
+var errReplaced = errors.New("kubelet was started anew while it was asked")
+
 func doubt(err error) Doubt {
+	if errors.Is(err, errReplaced) {
+		return KubeletStarting
+	}
 	code := status.Code(err)
 	if code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled || errors.Is(err, fs.ErrNotExist) {
 		return NoKubelet
@@ -202,11 +208,12 @@ func doubt(err error) Doubt {
 func (p *PodResources) ask(ctx context.Context) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	from, err := socketAt(filepath.Join(p.config.Dir, kubeletSocket))
+	path := filepath.Join(p.config.Dir, kubeletSocket)
+	from, err := socketAt(path)
 	if err != nil {
 		return answer{}, err
 	}
-	conn, err := grpc.NewClient("unix://"+filepath.Join(p.config.Dir, kubeletSocket),
+	conn, err := grpc.NewClient("unix://"+path,
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
 	if err != nil {
@@ -216,6 +223,10 @@ func (p *PodResources) ask(ctx context.Context) (answer, error) {
 	listed, err := podresources.NewPodResourcesListerClient(conn).List(ctx, &podresources.ListPodResourcesRequest{})
 	if err != nil {
 		return answer{}, fmt.Errorf("list pod resources: %w", err)
+	}
+	// One that takes over between the first look and the connection would pass for the one before.
+	if now, err := socketAt(path); err != nil || now != from {
+		return answer{}, errReplaced
 	}
 	got := answer{from: from}
 	got.list, got.pods = assignments(listed)

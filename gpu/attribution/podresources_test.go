@@ -34,6 +34,7 @@ type kubelet struct {
 	fail  error
 	hang  bool
 	asked int
+	then  func() // done before the answer
 }
 
 func newKubelet(t *testing.T) *kubelet {
@@ -84,6 +85,9 @@ func (k *kubelet) List(ctx context.Context, _ *podresources.ListPodResourcesRequ
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.asked++
+	if k.then != nil {
+		k.then()
+	}
 	if k.hang {
 		<-ctx.Done()
 		return nil, status.FromContextError(ctx.Err()).Err()
@@ -149,6 +153,24 @@ func TestAssignmentsAreKnownOnlyWhenConfirmed(t *testing.T) {
 				t.Errorf("got %+v, want %s %s with %d containers", got, want, step.doubt, step.list)
 			}
 		})
+	}
+}
+
+func TestAKubeletThatIsReplacedWhileItIsAsked(t *testing.T) {
+	clk := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	k := newKubelet(t)
+	k.start(clk.Now().Add(-time.Hour))
+	client := attribution.NewPodResources(attribution.PodResourcesConfig{Dir: k.dir, Clock: clk})
+	client.Read(t.Context())
+	clk.SetTime(clk.Now().Add(time.Second))
+	k.then = func() {
+		path := filepath.Join(k.dir, "kubelet.sock")
+		if err := errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o600)); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := client.Read(t.Context()); got.Confidence != attribution.Unknown || got.Reason != attribution.KubeletStarting {
+		t.Errorf("got %+v", got)
 	}
 }
 
