@@ -161,6 +161,8 @@ func TestFind(t *testing.T) {
 		"one of two in an instance":                 {*with(minor(1), gi(5)), &found{gpuA, ""}},
 		"some MIG device of a GPU":                  {*with(minor(1), part), &found{gpuA, ""}},
 		"a GPU that is not there":                   {whole("GPU-99999999-2222-3333-4444-555555555555"), nil},
+		"a Ref that says nothing":                   {minor(-1), nil},
+		"an instance that only another GPU has":     {attribution.Ref{UUID: gpuB, Minor: -1, GI: 3, CI: 0, Part: true}, nil},
 		"a minor that is not there":                 {minor(7), nil},
 		"a MIG device that is not there any more":   {*with(whole("MIG-99999999-2222-3333-4444-555555555555"), part), nil},
 		"a MIG instance that is not there any more": {*with(minor(1), gi(9)), nil},

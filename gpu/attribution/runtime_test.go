@@ -1,6 +1,7 @@
 package attribution_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -11,6 +12,19 @@ import (
 	"pitstop.dev/cri/fake"
 	"pitstop.dev/gpu/attribution"
 )
+
+// mistaken answers for another container, as a runtime does that takes short ids.
+type mistaken struct{}
+
+func (mistaken) Process(context.Context, string) (cri.Process, error) {
+	return cri.Process{ContainerID: id("b"), PodUID: podUID}, nil
+}
+
+func TestCRIThatAnswersForAnotherContainer(t *testing.T) {
+	if got, err := (attribution.CRI{Client: mistaken{}}).Container(t.Context(), id("a")); err == nil || errors.Is(err, attribution.ErrUnknownContainer) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
 
 func TestCRI(t *testing.T) {
 	r := fake.Start(t, clock.RealClock{})

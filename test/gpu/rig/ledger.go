@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,9 @@ type Library interface {
 	// Drop lists h no more.
 	Drop(ctx context.Context, h Held) error
 }
+
+// All stands for all devices of the node, as in NVIDIA_VISIBLE_DEVICES.
+const All = "all"
 
 // Held is the memory that one process holds on one device.
 type Held struct {
@@ -43,10 +47,10 @@ type Ledger struct {
 	gone map[attribution.Identity]time.Time // when processes were first seen to be gone
 }
 
-// newLedger makes the memory of empty devices with so many MiB each.
-func newLedger(c Config) *Ledger {
+// newLedger makes the memory of empty devices.
+func newLedger(c Config, lib Library) *Ledger {
 	l := &Ledger{
-		procfs: attribution.Procfs{Root: "/proc"}, library: c.Library, clock: c.Clock,
+		procfs: attribution.Procfs{Root: "/proc"}, library: lib, clock: c.Clock,
 		free: map[string]int{}, gone: map[attribution.Identity]time.Time{},
 	}
 	for _, uuid := range c.UUIDs {
@@ -65,6 +69,9 @@ func (l *Ledger) Claim(ctx context.Context, pid int32, r claim.Request) error {
 	defer l.mu.Unlock()
 	if err := l.prune(ctx); err != nil {
 		return err
+	}
+	if slices.Equal(r.GPUs, []string{All}) {
+		r.GPUs = slices.Sorted(maps.Keys(l.free))
 	}
 	for _, uuid := range r.GPUs {
 		room, ok := l.free[uuid]
@@ -99,9 +106,6 @@ func (l *Ledger) Held(ctx context.Context) ([]Held, error) {
 func (l *Ledger) hold(ctx context.Context, h Held) error {
 	l.held = slices.DeleteFunc(l.held, func(o Held) bool { return o.GPU == h.GPU && o.PID == h.PID && o.Start == h.Start })
 	l.held = append(l.held, h)
-	if l.library == nil {
-		return nil
-	}
 	return l.library.Hold(ctx, h)
 }
 
@@ -110,7 +114,7 @@ func (l *Ledger) prune(ctx context.Context) error {
 	var kept []Held
 	for i, h := range l.held {
 		gone, err := l.released(h)
-		if err == nil && gone && l.library != nil {
+		if err == nil && gone {
 			err = l.library.Drop(ctx, h)
 		}
 		if err != nil {

@@ -47,7 +47,7 @@ func process(t *testing.T) (pid int32, end func()) {
 func TestLedger(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Unix(1000, 0))
 	lib := library{}
-	l := newLedger(Config{UUIDs: []string{"a", "b"}, MiB: 10, Library: lib, Clock: clk})
+	l := newLedger(Config{UUIDs: []string{"a", "b"}, MiB: 10, Clock: clk}, lib)
 	one, endOne := process(t)
 	two, endTwo := process(t)
 	take := func(pid int32, mib int, release time.Duration, gpus ...string) error {
@@ -83,6 +83,9 @@ func TestLedger(t *testing.T) {
 		})
 	}
 	three, _ := process(t)
+	if err := take(three, 4, 0, All); err != nil || lib[fmt.Sprint("a ", three)] != 4 || lib[fmt.Sprint("b ", three)] != 4 {
+		t.Errorf("all devices: %v, %v", err, lib)
+	}
 	if err := take(three, 1, 0, "c"); err == nil || errors.Is(err, claim.ErrOutOfMemory) {
 		t.Errorf("a device that is not there: %v", err)
 	}

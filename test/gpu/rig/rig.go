@@ -1,5 +1,5 @@
-// Package rig gives a node of the lab GPUs: kubelet assigns them, the engines on the node take memory of them, and
-// none of them exists.
+// Package rig gives a node of the lab GPUs: kubelet assigns them, the engines on the node take memory of them, the
+// driver's library in the node's folder lists it, and none of them exists.
 package rig
 
 import (
@@ -17,27 +17,33 @@ import (
 	"pitstop.dev/test/engine/server"
 	"pitstop.dev/test/gpu/claim"
 	"pitstop.dev/test/gpu/plugin"
+	"pitstop.dev/test/gpu/stub"
 	"pitstop.dev/test/lab"
 )
 
 const (
-	// inside is where containers that have GPUs see the node's folder of GPUs.
-	inside = "/run/pitstop-gpu"
+	// OnNode is where a node has the folder of its GPUs.
+	OnNode = "/var/lib/pitstop-gpu"
+	// Inside is where containers that were given GPUs see that folder, and Socket is what engines ask there for memory.
+	Inside = "/run/pitstop-gpu"
+	Socket = Inside + "/" + socket
+
 	socket = "claims.sock"
 )
 
 // A Config says what GPUs a node has.
 type Config struct {
-	Node    lab.Node
-	UUIDs   []string
-	MiB     int                // of each; default 80 GiB
-	Library Library            // that lists what is held; nil: none
-	Clock   clock.PassiveClock // default the real one
+	Node  lab.Node
+	UUIDs []string
+	MiB   int                // that each has for engines; default 80 GiB
+	Clock clock.PassiveClock // default the real one
 }
 
 // A Rig is the GPUs of one node, until Close. Its methods may be called from several goroutines.
 type Rig struct {
 	*Ledger
+	// State is what the driver's library says, for a test to change: events, faults, leaks.
+	State  stub.File
 	config Config
 	claims *claim.Server
 
@@ -45,7 +51,8 @@ type Rig struct {
 	plugin *plugin.Plugin // nil: stopped
 }
 
-// Start returns once the node's kubelet has taken the registration; a moment later it offers them.
+// Start installs a driver's library in the node's folder, with nothing held, and returns once the node's kubelet has
+// taken the registration; a moment later it offers the GPUs.
 func Start(ctx context.Context, c Config) (*Rig, error) {
 	if c.MiB == 0 {
 		c.MiB = 80 << 10
@@ -56,8 +63,11 @@ func Start(ctx context.Context, c Config) (*Rig, error) {
 	if err := os.MkdirAll(c.Node.GPUDir, 0o755); err != nil { // a lab that was up before has none
 		return nil, fmt.Errorf("GPUs of %s: %w", c.Node.Name, err)
 	}
-	r := &Rig{Ledger: newLedger(c), config: c}
-	var err error
+	file, err := install(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("GPUs of %s: %w", c.Node.Name, err)
+	}
+	r := &Rig{Ledger: newLedger(c, listed{file}), State: file, config: c}
 	if r.claims, err = claim.Serve(ctx, filepath.Join(c.Node.GPUDir, socket), r.Ledger); err != nil {
 		return nil, fmt.Errorf("GPUs of %s: %w", c.Node.Name, err)
 	}
@@ -83,8 +93,8 @@ func (r *Rig) StartPlugin(ctx context.Context) error {
 	p, err := plugin.Start(ctx, plugin.Config{
 		Dir:     filepath.Join(r.config.Node.KubeletDir, "device-plugins"),
 		Devices: r.config.UUIDs,
-		Env:     map[string]string{server.EnvGPUSocket: filepath.Join(inside, socket)},
-		Mounts:  map[string]string{inside: r.config.Node.GPUDir},
+		Env:     map[string]string{server.EnvGPUSocket: Socket},
+		Mounts:  map[string]string{Inside: r.config.Node.GPUDir},
 	})
 	if err != nil {
 		return fmt.Errorf("GPUs of %s: %w", r.config.Node.Name, err)

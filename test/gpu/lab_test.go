@@ -1,6 +1,6 @@
 //go:build lab
 
-package rig_test
+package gpu_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,10 +22,12 @@ import (
 
 	"pitstop.dev/gpu"
 	"pitstop.dev/gpu/attribution"
+	"pitstop.dev/gpu/probe"
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/cluster"
 	"pitstop.dev/test/engine/server"
 	"pitstop.dev/test/gpu/rig"
+	"pitstop.dev/test/gpu/stub"
 	"pitstop.dev/test/lab"
 )
 
@@ -36,10 +39,11 @@ func uuids() []string {
 // A scene is a node with GPUs and a Pod that has two of them.
 type scene struct {
 	*cluster.Cluster
-	t    *testing.T
-	node lab.Node
-	rig  *rig.Rig
-	pod  *corev1.Pod
+	t     *testing.T
+	node  lab.Node
+	rig   *rig.Rig
+	probe *probe.Client
+	pod   *corev1.Pod
 }
 
 const engineMiB = 1000
@@ -58,6 +62,7 @@ func newScene(t *testing.T) *scene {
 	if s.rig, err = c.GPUs(t.Context(), rig.Config{Node: s.node, UUIDs: uuids()}); err != nil {
 		t.Fatal(err)
 	}
+	s.probe = s.driver()
 	name := "gpu-engine"
 	t.Cleanup(func() {
 		if err := errors.Join(c.Remove(context.WithoutCancel(t.Context()), name), s.rig.Close()); err != nil {
@@ -72,11 +77,14 @@ func newScene(t *testing.T) *scene {
 
 // assigned waits until kubelet's answer is Known and returns what the engine has; doubts are the reasons that it was
 // not before.
-func (s *scene) assigned(client *attribution.PodResources) (devices []attribution.Assigned, doubts []attribution.Doubt) {
+// Answers from before since do not count.
+func (s *scene) assigned(client *attribution.PodResources, since time.Time) (devices []attribution.Assigned, doubts []attribution.Doubt) {
 	s.t.Helper()
 	var got attribution.Assignments
 	err := wait.PollUntilContextTimeout(s.t.Context(), 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		got = client.Read(ctx)
+		if got = client.Read(ctx); got.At.Before(since) {
+			return false, nil
+		}
 		doubts = append(doubts, got.Reason)
 		return got.Confidence == attribution.Known, nil
 	})
@@ -102,22 +110,28 @@ func (s *scene) agent() attribution.PodName {
 	return attribution.PodName{}
 }
 
-// reading is what the driver would say.
-func (s *scene) reading() gpu.Reading {
+// driver returns the probe of the node's GPUs, which has loaded the node's library.
+func (s *scene) driver() *probe.Client {
 	s.t.Helper()
-	held, err := s.rig.Held(s.t.Context())
+	dir := s.t.TempDir()
+	path, err := stub.Probe(s.t.Context(), filepath.Join("..", ".."), dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r := gpu.Reading{State: gpu.Up}
-	for i, uuid := range uuids() {
-		d := gpu.Device{Index: i, Minor: i, UUID: uuid, Processes: gpu.Processes{Known: true}}
-		for _, h := range held {
-			if h.GPU == uuid {
-				d.Processes.List = append(d.Processes.List, gpu.Process{PID: h.PID, UsedMiB: int64(h.MiB), GI: gpu.NoInstance, CI: gpu.NoInstance})
-			}
-		}
-		r.Devices = append(r.Devices, d)
+	client := probe.New(probe.Config{Path: path, Args: []string{"--library=" + filepath.Join(s.node.GPUDir, stub.LibraryName)}})
+	ctx, stop := context.WithCancel(s.t.Context())
+	var run sync.WaitGroup
+	run.Go(func() { client.Run(ctx) })
+	s.t.Cleanup(func() { stop(); run.Wait() })
+	return client
+}
+
+// reading is what the driver says.
+func (s *scene) reading() gpu.Reading {
+	s.t.Helper()
+	r := s.probe.Read(s.t.Context())
+	if r.State != gpu.Up || len(r.Devices) != len(uuids()) {
+		s.t.Fatalf("the driver says %+v", r)
 	}
 	return r
 }
@@ -140,7 +154,7 @@ func (s *scene) holders(node string, r gpu.Reading) []attribution.Holders {
 func TestAPodHasGPUsAndItsEngineTheirMemory(t *testing.T) {
 	s := newScene(t)
 	client := attribution.NewPodResources(attribution.PodResourcesConfig{Dir: filepath.Join(s.node.KubeletDir, "pod-resources"), Witness: s.agent()})
-	devices, doubts := s.assigned(client)
+	devices, doubts := s.assigned(client, time.Time{})
 	t.Logf("kubelet's answer was %q before it was Known", doubts)
 	r := s.reading()
 	var has []string
@@ -217,7 +231,7 @@ func (s *scene) kubeletRestarts(client *attribution.PodResources, before []attri
 	if err := s.node.RestartKubelet(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	after, doubts := s.assigned(client)
+	after, doubts := s.assigned(client, time.Now())
 	t.Logf("after kubelet's restart its answer was %q before it was Known", doubts)
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("after kubelet's restart (-before +after):\n%s", diff)
