@@ -46,38 +46,63 @@ type scene struct {
 	pod   *corev1.Pod
 }
 
-const engineMiB = 1000
+const (
+	engineMiB = 1000
+	// nodeMiB is what each GPU has: not enough for two engines.
+	nodeMiB = 1500
+)
 
-func newScene(t *testing.T) *scene {
+var (
+	shared *cluster.Cluster
+	images struct{ engine, slow, weights string }
+)
+
+func TestMain(m *testing.M) {
+	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute)
+	defer cancel()
+	if err := start(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "gpu:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func start(ctx context.Context) error {
+	var err error
+	if shared, err = cluster.Start(ctx, os.Stderr); err != nil {
+		return err
+	}
+	mib := fmt.Sprint(engineMiB)
+	return shared.Engines(ctx,
+		cluster.EngineTag{Ref: &images.engine, Name: "gpu", Env: map[string]string{server.EnvGPUMiB: mib}},
+		cluster.EngineTag{Ref: &images.slow, Name: "gpu-slow", Env: map[string]string{server.EnvGPUMiB: mib, server.EnvGPURelease: "5s"}},
+		cluster.EngineTag{Ref: &images.weights, Name: "weights"},
+	)
+}
+
+// newScene gives the first node GPUs and runs the Pod there. All of it is gone at the end of the test.
+func newScene(t *testing.T, spec cluster.PodSpec) *scene {
 	t.Helper()
-	c, err := cluster.Start(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &scene{Cluster: c, t: t, node: c.Nodes()[0]}
-	image, err := c.Engine(t.Context(), "gpu-v1", map[string]string{server.EnvGPUMiB: fmt.Sprint(engineMiB)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.rig, err = c.GPUs(t.Context(), rig.Config{Node: s.node, UUIDs: uuids()}); err != nil {
+	s := &scene{Cluster: shared, t: t, node: shared.Nodes()[0]}
+	var err error
+	if s.rig, err = s.GPUs(t.Context(), rig.Config{Node: s.node, UUIDs: uuids(), MiB: nodeMiB}); err != nil {
 		t.Fatal(err)
 	}
 	s.probe = s.driver()
-	name := "gpu-engine"
 	t.Cleanup(func() {
-		if err := errors.Join(c.Remove(context.WithoutCancel(t.Context()), name), s.rig.Close()); err != nil {
+		if err := errors.Join(s.Remove(context.WithoutCancel(t.Context()), spec.Name), s.rig.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	if s.pod, err = c.Run(t.Context(), cluster.PodSpec{Name: name, Node: s.node.Name, Image: image, GPUs: 2, Ungated: true}); err != nil {
+	spec.Node, spec.Ungated = s.node.Name, true
+	if s.pod, err = s.Run(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
 // assigned waits until kubelet's answer is Known and returns what the engine has; doubts are the reasons that it was
-// not before.
-// Answers from before since do not count.
+// not before. Answers from before since do not count.
 func (s *scene) assigned(client *attribution.PodResources, since time.Time) (devices []attribution.Assigned, doubts []attribution.Doubt) {
 	s.t.Helper()
 	var got attribution.Assignments
@@ -152,7 +177,7 @@ func (s *scene) holders(node string, r gpu.Reading) []attribution.Holders {
 }
 
 func TestAPodHasGPUsAndItsEngineTheirMemory(t *testing.T) {
-	s := newScene(t)
+	s := newScene(t, cluster.PodSpec{Name: "gpu-engine", Image: images.engine, GPUs: 2})
 	client := attribution.NewPodResources(attribution.PodResourcesConfig{Dir: filepath.Join(s.node.KubeletDir, "pod-resources"), Witness: s.agent()})
 	devices, doubts := s.assigned(client, time.Time{})
 	t.Logf("kubelet's answer was %q before it was Known", doubts)
