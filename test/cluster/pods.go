@@ -4,16 +4,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
+	"pitstop.dev/test/gpu/plugin"
+	"pitstop.dev/test/gpu/rig"
 )
 
 // A PodSpec is the Pod of a scenario. Images are by container; the first container is "engine".
@@ -24,6 +28,10 @@ type PodSpec struct {
 	Image  string
 	// Sidecar is the image of a second container; empty: none.
 	Sidecar string
+	// GPUs is how many the engine asks for.
+	GPUs int64
+	// SidecarGPUMiB is what the sidecar takes of all GPUs of the node, as a weight server beside the engine; 0: nothing.
+	SidecarGPUMiB int
 	// Grace is the termination grace period in seconds; 0: the default.
 	Grace int64
 	// Ungated leaves the readiness gate out.
@@ -45,6 +53,9 @@ func (s PodSpec) Pod() *corev1.Pod {
 			Containers: []corev1.Container{s.container("engine", s.Image, 8000)},
 		},
 	}
+	if s.GPUs > 0 {
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{plugin.Resource: *resource.NewQuantity(s.GPUs, resource.DecimalSI)}
+	}
 	if s.Node != "" {
 		pod.Spec.NodeSelector["kubernetes.io/hostname"] = s.Node
 	}
@@ -53,6 +64,9 @@ func (s PodSpec) Pod() *corev1.Pod {
 	}
 	if s.Sidecar != "" {
 		pod.Spec.Containers = append(pod.Spec.Containers, s.container("sidecar", s.Sidecar, 8001))
+		if s.SidecarGPUMiB > 0 {
+			s.share(&pod.Spec)
+		}
 	}
 	if !s.Ungated {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{{ConditionType: v1alpha1.InService}}
@@ -80,6 +94,19 @@ func (s PodSpec) container(name, image string, port int32) corev1.Container {
 		c.Env = append(c.Env, corev1.EnvVar{Name: k, Value: v})
 	}
 	return c
+}
+
+// share gives the sidecar the GPUs of the node without kubelet's knowledge, as those do that share them with an engine.
+func (s PodSpec) share(spec *corev1.PodSpec) {
+	c := &spec.Containers[1]
+	c.Env = append(c.Env,
+		corev1.EnvVar{Name: plugin.VisibleDevices, Value: rig.All},
+		corev1.EnvVar{Name: "PITSTOP_GPU_CLAIMS", Value: rig.Socket},
+		corev1.EnvVar{Name: "PITSTOP_ENGINE_GPU_MIB", Value: strconv.Itoa(s.SidecarGPUMiB)})
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "gpus", MountPath: rig.Inside})
+	spec.Volumes = append(spec.Volumes, corev1.Volume{
+		Name: "gpus", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: rig.OnNode}},
+	})
 }
 
 // Create makes the Pod.
