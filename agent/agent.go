@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
+	"pitstop.dev/agent/health"
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cri"
 )
@@ -31,6 +32,7 @@ type Agent struct {
 	feed    *cri.Feed
 	events  *events
 	metrics *metrics
+	health  *health.Monitor
 
 	pods    *store[*corev1.Pod]
 	updates *store[*v1alpha1.InPlaceUpdate]
@@ -66,6 +68,8 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.pods = newStore(api.podsOf(cfg.NodeName), &corev1.Pod{}, cfg.Clock, a.queue.Add)
 	a.updates = newStore(api.updatesOf(cfg.NodeName), &v1alpha1.InPlaceUpdate{}, cfg.Clock, a.queue.Add)
+	a.health = health.NewMonitor(cfg.Health, healthAPI{a}, cfg.Clock)
+	m.registry.MustRegister(a.health)
 	return a, nil
 }
 
@@ -84,6 +88,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		for range workers {
 			wg.Go(func() { a.work(ctx) })
 		}
+		wg.Go(func() { a.health.Run(ctx) })
 		<-ctx.Done()
 	}
 	a.queue.ShutDown()

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"pitstop.dev/agent/health"
 	"pitstop.dev/agent/journal"
 	"pitstop.dev/cri"
 	"pitstop.dev/readiness"
@@ -49,6 +50,9 @@ type Config struct {
 	// 0: it is not looked at.
 	MinFreeBytes int64
 
+	// Health says how the GPUs of the node are watched. The zero value: they are not.
+	Health health.Config
+
 	// Clock is the time source. Default: the real one.
 	Clock clock.WithTicker
 	// WrapTransport wraps the connection to the API server. It exists for tests that crash
@@ -74,7 +78,7 @@ func (c Config) Validate() error {
 	need(c.Parallel >= 0, "parallel is negative")
 	need(c.Settle >= 0, "settle is negative")
 	need(c.MinFreeBytes >= 0, "minimum of free bytes is negative")
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.Health.Validate())...)
 }
 
 func (c Config) withDefaults() Config {

@@ -16,15 +16,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"pitstop.dev/agent"
-	"pitstop.dev/cri"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "pitstop-agent:", err)
-		os.Exit(1)
+		if _, said := errors.AsType[checkError](err); !said {
+			fmt.Fprintln(os.Stderr, "pitstop-agent:", err)
+		}
+		os.Exit(exitCode(err))
 	}
 }
 
@@ -36,7 +37,7 @@ func command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
 	}
 	f.bind(cmd.Flags())
-	cmd.AddCommand(pause())
+	cmd.AddCommand(pause(), check())
 	return cmd
 }
 
@@ -55,14 +56,7 @@ func run(ctx context.Context, f flags) error {
 	logger := newLogger(f.verbosity)
 	redirectClientLogs(logger)
 	ctx = logr.NewContext(ctx, logger)
-	endpoint := f.runtime
-	if endpoint == "" {
-		var err error
-		if endpoint, err = cri.Discover(f.runtimeRoot); err != nil {
-			return err
-		}
-	}
-	runtime, err := cri.Dial(endpoint, cri.Config{HostRoot: f.hostRoot})
+	runtime, err := f.dial()
 	if err != nil {
 		return err
 	}
