@@ -68,7 +68,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.pods = newStore(api.podsOf(cfg.NodeName), &corev1.Pod{}, cfg.Clock, a.queue.Add)
 	a.updates = newStore(api.updatesOf(cfg.NodeName), &v1alpha1.InPlaceUpdate{}, cfg.Clock, a.queue.Add)
-	a.health = health.NewMonitor(cfg.Health, healthAPI{a}, cfg.Clock)
+	a.health = health.NewMonitor(cfg.GPUs, healthAPI{a}, cfg.Clock)
 	m.registry.MustRegister(a.health)
 	return a, nil
 }

@@ -50,8 +50,8 @@ type Config struct {
 	// 0: it is not looked at.
 	MinFreeBytes int64
 
-	// Health says how the GPUs of the node are watched. The zero value: they are not.
-	Health health.Config
+	// GPUs says how the GPUs of the node are watched. The zero value: they are not.
+	GPUs health.Config
 
 	// Clock is the time source. Default: the real one.
 	Clock clock.WithTicker
@@ -78,7 +78,7 @@ func (c Config) Validate() error {
 	need(c.Parallel >= 0, "parallel is negative")
 	need(c.Settle >= 0, "settle is negative")
 	need(c.MinFreeBytes >= 0, "minimum of free bytes is negative")
-	return errors.Join(append(errs, c.Health.Validate())...)
+	return errors.Join(append(errs, c.GPUs.Validate())...)
 }
 
 func (c Config) withDefaults() Config {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -23,22 +24,28 @@ const (
 	CheckAgent = "agent"
 )
 
-// Ask asks the agent at an address as http://127.0.0.1:9464 for its States.
+// Ask asks the agent for its States, at an address as unix:///var/lib/pitstop/agent.sock or http://127.0.0.1:9464.
 func Ask(ctx context.Context, address string) (states.States, error) {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
 	var out states.States
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "/")+states.Path, nil)
+	transport, base := &http.Transport{DisableKeepAlives: true}, strings.TrimSuffix(address, "/") // never through a proxy
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		base = "http://agent"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+states.Path, nil)
 	if err != nil {
 		return out, fmt.Errorf("ask the agent: %w", err)
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // never through a proxy
-	resp, err := client.Do(req)
+	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
 		if cause, ok := errors.AsType[*url.Error](err); ok {
 			err = cause.Err
 		}
-		return out, fmt.Errorf("no answer from %s: %w", address, err)
+		return out, fmt.Errorf("no answer: %w", err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read
 	if resp.StatusCode != http.StatusOK {

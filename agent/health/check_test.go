@@ -167,7 +167,16 @@ func TestTheAgentAnswersTheCheck(t *testing.T) {
 	defer server.Close()
 	local := NewChecks(CheckOfRuntime(runtime{err: errors.New("down")}))
 
-	s := AskOrLook(t.Context(), server.URL, local)
+	path := filepath.Join(t.TempDir(), "agent.sock")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bySocket := &http.Server{Handler: server.Config.Handler}
+	defer bySocket.Close() //nolint:errcheck // the test is over
+	go func() { _ = bySocket.Serve(l) }()
+
+	s := AskOrLook(t.Context(), "unix://"+path, local)
 	if status, line := Sum(s.Checks); status != states.OK || line != "ok: probe, GPUs" {
 		t.Errorf("%s %q", status, line)
 	}
@@ -243,9 +252,10 @@ func TestTheCheckLooksItselfWhereTheAgentDoesNotAnswer(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 	for address, want := range map[string]string{
-		broken.URL:  "agent: " + broken.URL + " answers 404",
-		garbage.URL: "agent: answer of " + garbage.URL,
-		gone.URL:    "agent: no answer from " + gone.URL,
+		broken.URL:             "agent: " + broken.URL + " answers 404",
+		garbage.URL:            "agent: answer of " + garbage.URL,
+		gone.URL:               "agent: no answer: dial tcp",
+		"unix:///no/such.sock": "agent: no answer: dial unix /no/such.sock: connect: no such file",
 	} {
 		s := AskOrLook(t.Context(), address, NewChecks(CheckOfRuntime(runtime{})))
 		if status, line := Sum(s.Checks); status != states.Unknown || !strings.HasPrefix(line, want) || len(s.Checks) != 2 {

@@ -288,14 +288,27 @@ func (m *Monitor) tell(ctx context.Context, next sight) {
 	}
 }
 
-// Sick returns why nothing new may be started on the Pod's GPUs; empty if nothing is known to be wrong with them.
-func (m *Monitor) Sick(pod types.UID) string {
+// SickPod returns why nothing new may be started on the GPUs of a Pod; empty if nothing is known to be wrong with them.
+func (m *Monitor) SickPod(pod types.UID) string {
 	if m == nil {
 		return ""
 	}
-	p, ok := m.last().pods[pod]
-	if !ok || p.Status != corev1.ConditionFalse {
+	return sick(m.last().pods[pod].Summary)
+}
+
+// Sick reports whether nothing new may be started on GPUs, and why: one of them is known to be unhealthy.
+func (m *Monitor) Sick(uuids []string) (why string, is bool) {
+	if m == nil {
+		return "", false
+	}
+	some, _ := health.Of(m.last().verdicts, uuids)
+	why = sick(health.Sum(some, nil))
+	return why, why != ""
+}
+
+func sick(s health.Summary) string {
+	if s.Status != corev1.ConditionFalse {
 		return ""
 	}
-	return strings.TrimSpace(string(p.Reason) + ": " + p.Message)
+	return strings.TrimSuffix(string(s.Reason)+": "+s.Message, ": ")
 }

@@ -219,8 +219,14 @@ func TestALostGPUHoldsItsPod(t *testing.T) {
 	if got := w.pods[0].Annotations[v1alpha1.HoldDevice]; got != "lost GPU-1" || w.ofPod(0).Reason != "DeviceLost" {
 		t.Errorf("held for %q, %+v", got, w.ofPod(0))
 	}
-	if sick := w.monitor.Sick("engine"); !strings.Contains(sick, "DeviceLost") || w.monitor.Sick("other") != "" {
+	if sick := w.monitor.SickPod("engine"); !strings.Contains(sick, "DeviceLost") || w.monitor.SickPod("other") != "" {
 		t.Errorf("sick: %q", sick)
+	}
+	if why, is := w.monitor.Sick([]string{"GPU-0", "GPU-1"}); !is || !strings.Contains(why, "DeviceLost") {
+		t.Errorf("sick: %q %t", why, is)
+	}
+	if why, is := w.monitor.Sick([]string{"GPU-0", "MIG-2", "GPU-9"}); is || why != "" {
+		t.Errorf("sick: %q %t", why, is)
 	}
 	found := w.reading
 	for what, r := range map[string]gpu.Reading{
@@ -250,7 +256,7 @@ func TestALostGPUHoldsItsPod(t *testing.T) {
 	}
 	w.assigned = map[types.UID][]string{"engine": {"GPU-0", "GPU-1"}}
 	w.rounds(9)
-	if w.held(0) || w.ofPod(0).Status != "True" || w.monitor.Sick("engine") != "" {
+	if w.held(0) || w.ofPod(0).Status != "True" || w.monitor.SickPod("engine") != "" {
 		t.Errorf("still held, %+v", w.ofPod(0))
 	}
 }
@@ -329,6 +335,7 @@ func TestARequestForReleaseIsJudged(t *testing.T) {
 		"none":                        {},
 		"ten minutes":                 {value: in(10 * time.Minute), until: 10 * time.Minute},
 		"an hour":                     {value: in(time.Hour), until: time.Hour},
+		"an hour by another clock":    {value: in(time.Hour + 20*time.Second), until: time.Hour + 20*time.Second},
 		"more than an hour":           {value: in(61 * time.Minute), ignored: "is more than 1h0m0s ahead"},
 		"a past time":                 {value: in(-time.Second), ignored: "is past"},
 		"garbage":                     {value: "soon", ignored: "is not a time as RFC 3339"},

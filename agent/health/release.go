@@ -7,6 +7,9 @@ import (
 	"pitstop.dev/api/v1alpha1"
 )
 
+// skew is how much the clocks of the node and of whoever asks may differ.
+const skew = 30 * time.Second
+
 // A Release is what becomes of the annotation that asks for the release of the driver.
 type Release struct {
 	// Value is that of the annotation; empty: there is none.
@@ -34,7 +37,7 @@ func (r Release) decide(value string, now time.Time) Release {
 	case !until.After(now) && same:
 	case !until.After(now):
 		next.Ignored = "is past"
-	case until.Sub(now) > v1alpha1.MostGPURelease:
+	case until.Sub(now) > v1alpha1.MostGPURelease+skew:
 		next.Ignored = fmt.Sprintf("is more than %s ahead", v1alpha1.MostGPURelease)
 	default:
 		next.Until = until

@@ -45,7 +45,7 @@ func check() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&f.agent, "agent", "http://127.0.0.1:9464", "address of the agent")
+	fs.StringVar(&f.agent, "agent", "unix://"+socketPath, "address of the agent: unix://PATH or http://HOST:PORT")
 	fs.BoolVar(&f.json, "json", false, "print all that is known, as JSON")
 	f.bindRuntime(fs)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {

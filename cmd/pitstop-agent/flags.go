@@ -38,13 +38,14 @@ type flags struct {
 	kubeconfig                  string
 	runtime, runtimeRoot        string
 	hostRoot, kubeletDir        string
-	journalDir, listen          string
+	journalDir, listen, socket  string
 	parallel, verbosity         int
 	settle                      time.Duration
 	minFree                     int64
 	qps                         float32
 	burst                       int
 	metricRunning, metricQueued []string
+	health                      healthFlags
 }
 
 func (f *flags) bind(fs *pflag.FlagSet) {
@@ -54,13 +55,15 @@ func (f *flags) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the Pod")
 	f.bindRuntime(fs)
 	fs.StringVar(&f.journalDir, "journal-dir", "/var/lib/pitstop/agent", "folder of the journal, on a local file system")
-	fs.StringVar(&f.listen, "listen", ":9464", "address of /healthz, /readyz and /metrics")
+	fs.StringVar(&f.listen, "listen", ":9464", "address of /healthz, /readyz, /v1/states and /metrics")
+	fs.StringVar(&f.socket, "socket", socketPath, "socket of the same for the node itself, as for pitstop-agent check; empty: none")
 	fs.IntVar(&f.parallel, "parallel", 2, "pulls at a time")
 	fs.DurationVar(&f.settle, "settle", 2*time.Minute, "time after a start of kubelet or a device plugin in which no Pod with devices is taken out of traffic")
 	fs.Float32Var(&f.qps, "kube-api-qps", 20, "requests per second to the API server")
 	fs.IntVar(&f.burst, "kube-api-burst", 40, "burst of requests to the API server")
 	fs.StringSliceVar(&f.metricRunning, "metric-running", nil, "names of metrics that count running requests, besides those of vLLM and SGLang")
 	fs.StringSliceVar(&f.metricQueued, "metric-waiting", nil, "names of metrics that count waiting requests")
+	f.health.bind(fs)
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log level: 0 what an operator acts on, 1 every step, 2 why something waits")
 }
 
@@ -104,11 +107,16 @@ func (f flags) config(r *cri.Client) (agent.Config, error) {
 	if err != nil {
 		return agent.Config{}, fmt.Errorf("engine metrics: %w", err)
 	}
+	gpus, err := f.health.config()
+	if err != nil {
+		return agent.Config{}, err
+	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return agent.Config{
 		NodeName: f.node, Namespace: f.namespace, Identity: f.identity, Version: version,
 		API: api, Runtime: r, Scraper: scraper,
 		Journal:    journal.Options{Dir: f.journalDir, BootID: strings.TrimSpace(string(boot))},
+		GPUs:       gpus,
 		KubeletDir: f.kubeletDir, Parallel: f.parallel, Settle: f.settle, MinFreeBytes: f.minFree,
 	}, nil
 }

@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -69,7 +67,6 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Addr: f.listen, Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := awaitServer(ctx, cfg.API); err != nil {
@@ -77,15 +74,6 @@ func run(ctx context.Context, f flags) error {
 		}
 		return a.Run(ctx)
 	})
-	g.Go(func() error {
-		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve %s: %w", f.listen, err)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		<-ctx.Done()
-		return server.Close()
-	})
+	g.Go(func() error { return serve(ctx, f, a.Handler()) })
 	return g.Wait()
 }
