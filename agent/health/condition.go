@@ -31,6 +31,12 @@ func conditionOf(s health.Summary) condition {
 	return condition{Type: v1alpha1.GPUHealthy, Status: s.Status, Reason: s.Reason, Message: s.Message}
 }
 
+// keeps reports whether what was said before stands: until an agent that has just started knows better, and where it was
+// False, until something is known. What follows from False must not end because nobody can look.
+func keeps(before corev1.ConditionStatus, now health.Summary) bool {
+	return now.Reason == v1alpha1.GPUUnknownUnjudged || before == corev1.ConditionFalse && now.Status == corev1.ConditionUnknown
+}
+
 // nodePatch returns the strategic-merge patch of the Node's status that makes its condition say s, and whether one is
 // needed: where something has changed, or the last sign of life is as old as every.
 func nodePatch(node *corev1.Node, s health.Summary, now time.Time, every time.Duration) (data []byte, needed bool) {
@@ -42,8 +48,8 @@ func nodePatch(node *corev1.Node, s health.Summary, now time.Time, every time.Du
 		c.LastTransitionTime = &stamp
 	} else {
 		old := node.Status.Conditions[i]
-		if s.Reason == v1alpha1.GPUUnknownUnjudged {
-			return nil, false // what the agent before said stands until this one knows better
+		if keeps(old.Status, s) {
+			return nil, false
 		}
 		same := old.Status == c.Status && old.Reason == string(c.Reason) && old.Message == c.Message
 		if same && now.Sub(old.LastHeartbeatTime.Time) < every {
@@ -104,7 +110,7 @@ func podPatch(pod *corev1.Pod, j judgement, now time.Time) (data []byte, needed 
 		c.LastTransitionTime = &stamp
 	}
 	differs := old == nil || old.Status != c.Status || old.Reason != string(c.Reason) || old.Message != c.Message
-	if differs && (old == nil || j.Reason != v1alpha1.GPUUnknownUnjudged) { // what the agent before said stands until this one knows better
+	if differs && (old == nil || !keeps(old.Status, j.Summary)) {
 		r.Status = &podStatus{Conditions: []condition{c}}
 	}
 	_, held := pod.Annotations[v1alpha1.HoldDevice]

@@ -190,7 +190,7 @@ func (m *Monitor) Round(ctx context.Context) {
 	m.state, verdicts = health.Next(m.cfg.Judge, m.state, health.Input{Reading: reading, Events: events, Windows: windows})
 	next := sight{
 		reading: reading, verdicts: verdicts, unattributed: m.state.Unattributed(), missed: m.state.Missed(),
-		release: m.last().release, pods: m.judgePods(pods, assigned, verdicts), errors: counted(m.last().errors, verdicts),
+		release: m.last().release, pods: m.judgePods(pods, assigned, verdicts, reading), errors: counted(m.last().errors, verdicts),
 	}
 	m.tell(ctx, next)
 	m.publish(next)
@@ -226,7 +226,7 @@ func (m *Monitor) publish(s sight) {
 
 // judgePods judges the GPUs of all Pods that were given some. Where that could not be found out, a Pod that was judged
 // before is unknown after two such rounds.
-func (m *Monitor) judgePods(pods []*corev1.Pod, assigned map[types.UID][]string, all []health.Verdict) map[types.UID]podSight {
+func (m *Monitor) judgePods(pods []*corev1.Pod, assigned map[types.UID][]string, all []health.Verdict, r gpu.Reading) map[types.UID]podSight {
 	out := map[types.UID]podSight{}
 	before := m.unknown
 	m.unknown = map[types.UID]int{}
@@ -234,6 +234,10 @@ func (m *Monitor) judgePods(pods []*corev1.Pod, assigned map[types.UID][]string,
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 		uuids, known := assigned[pod.UID]
 		switch {
+		case known && len(uuids) > 0 && len(all) == 0:
+			out[pod.UID] = podSight{name: name, uuids: uuids, judgement: judgement{Summary: health.Summary{
+				Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnread, Message: cmp.Or(r.Message, "no GPU is listed"),
+			}}}
 		case known && len(uuids) > 0:
 			out[pod.UID] = podSight{name: name, uuids: uuids, judgement: judgePod(all, uuids)}
 		case known || podCondition(pod) == nil:

@@ -162,6 +162,20 @@ func TestHealthIsReported(t *testing.T) {
 			},
 			node: told{"True", "Healthy", "3 GPUs"}, engine: healthy, other: healthy,
 		},
+		"a new agent that cannot look forgives nothing": {
+			do: func(w *world) {
+				w.reading.Devices[1].Health.Recovery = new(gpu.RecoveryReset)
+				w.rounds(1)
+				w.writes, w.told = nil, nil
+				w.start(Config{Reader: w, Assigner: w})
+				w.offersGPUs()
+				w.reading = gpu.Reading{State: gpu.Unknown, Message: "no probe"}
+				w.rounds(20)
+			},
+			node:   told{"False", "RecoveryRequired", "GPU 1 (GPU-1): needs a reset"},
+			engine: told{"False", "RecoveryRequired", "GPU 1 (GPU-1): needs a reset"},
+			other:  told{"Unknown", "NotReadable", "no probe"}, writes: "other",
+		},
 		"a driver that reports nothing is said": {
 			do:   func(w *world) { w.reading.Unmonitored = true; w.rounds(9) },
 			node: told{"True", "Healthy", "3 GPUs; errors that the driver reports are not heard"}, engine: healthy, other: healthy, writes: "node",
