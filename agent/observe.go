@@ -87,6 +87,7 @@ func (a *Agent) observe(s *sight, read func()) Update {
 		u.Order.Want = append(u.Order.Want, c.Name)
 	}
 	a.observeContainers(s, &u)
+	a.observeGPUs(s, &u)
 	return u
 }
 
@@ -124,6 +125,7 @@ func (a *Agent) read(ctx context.Context, s *sight) {
 	}
 	if s.order != nil && patched != s.token && s.order.Spec.Permit.Allows(v1alpha1.PermitDrain) {
 		a.notNow(ctx, s.pod, &s.node)
+		a.notWhileSick(s)
 	}
 }
 

@@ -2,8 +2,6 @@ package residency
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"pitstop.dev/api/v1alpha1"
@@ -103,7 +101,7 @@ func (t *sorted) inPod(c Circumstances, h Holder) {
 	switch {
 	case !ok || !now.Current:
 		t.left = append(t.left, h)
-	case c.Baseline.Containers[now.Name] == h.ContainerID:
+	case now.Before:
 		t.kept = append(t.kept, h)
 	default:
 		t.fresh = append(t.fresh, h)
@@ -139,21 +137,20 @@ func (c Circumstances) grown(d Device, t sorted) (finding, bool) {
 	if !c.wasReplacedOn(d.UUID) {
 		return finding{}, false
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Baseline.Containers)) {
-		id := c.Baseline.Containers[name]
+	for _, one := range c.Containers {
 		var now []Holder
 		for _, h := range t.kept {
-			if h.ContainerID == id {
+			if h.ContainerID == one.ID {
 				now = append(now, h)
 			}
 		}
-		may, holds := c.allowance(name, id, d.UUID), total(now)
+		may, holds := c.allowance(one, d.UUID), total(now)
 		if len(now) == 0 || may < 0 || holds <= may+c.Params.SlackMiB {
 			continue
 		}
 		return finding{
 			state: held, verdict: v1alpha1.VerdictLeaked, culprit: now[0], by: c.Since.Add(c.Params.Release),
-			why: fmt.Sprintf("%s: container %s, which was not replaced, holds %d MiB and may keep %d: %s", d.UUID, name, holds, may, now[0]),
+			why: fmt.Sprintf("%s: container %s, which was not replaced, holds %d MiB and may keep %d: %s", d.UUID, one.Name, holds, may, now[0]),
 		}, true
 	}
 	return finding{}, false
@@ -171,13 +168,13 @@ func (c Circumstances) wasReplacedOn(uuid string) bool {
 
 // allowance is what a container that was left alone may hold on a GPU: what is declared, or else what it held before;
 // -1 if that is not known.
-func (c Circumstances) allowance(name, id, uuid string) int64 {
-	if n, ok := c.Residents[name]; ok {
+func (c Circumstances) allowance(one Container, uuid string) int64 {
+	if n, ok := c.Residents[one.Name]; ok {
 		return n
 	}
 	var n int64
 	for _, p := range c.Baseline.Processes {
-		if p.ContainerID == id && p.GPU == uuid {
+		if p.ContainerID == one.ID && p.GPU == uuid {
 			n = sum(n, p.MiB)
 		}
 	}

@@ -130,9 +130,7 @@ func (h Holder) String() string {
 // A Baseline is what the Pod's GPUs held before the swap.
 type Baseline struct {
 	BootID string
-	// Containers are the ids of the Pod's containers, by name.
-	Containers map[string]string
-	GPUs       []Usage
+	GPUs   []Usage
 	// Processes are those of the Pod that held memory.
 	Processes []Process
 }
@@ -156,8 +154,8 @@ type Process struct {
 }
 
 // Take returns the baseline that a sample makes. It is false if the sample does not say what every GPU held.
-func Take(s Sample, podUID string, containers map[string]string) (Baseline, bool) {
-	b := Baseline{BootID: s.BootID, Containers: containers}
+func Take(s Sample, podUID string) (Baseline, bool) {
+	b := Baseline{BootID: s.BootID}
 	if s.Fault != "" || len(s.Devices) == 0 {
 		return Baseline{}, false
 	}
@@ -229,6 +227,8 @@ type Container struct {
 	ID, Name string
 	// Current: the newest of its name, and it has not ended.
 	Current bool
+	// Before: it was made before the swap.
+	Before bool
 	// Ended is when it ended; zero if it has not.
 	Ended time.Time
 }

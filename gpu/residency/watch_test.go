@@ -59,15 +59,15 @@ func before() Sample {
 	return sample(-10, holds(first, process(1, "e-old", 70000)), holds(second, process(2, "e-old", 70000)))
 }
 
-// swapped are the circumstances after the swap, in which the containers of the baseline were those of the sample.
+// swapped are the circumstances after a swap before which there was this sample.
 func swapped(s Sample) Circumstances {
-	b, _ := Take(s, "pod", map[string]string{"engine": "e-old", "side": "s-old"})
+	b, _ := Take(s, "pod")
 	return Circumstances{
 		PodUID: "pod", Baseline: &b, Since: at(0),
 		Containers: []Container{
 			{ID: "e-new", Name: "engine", Current: true},
-			{ID: "e-old", Name: "engine", Ended: at(0)},
-			{ID: "s-old", Name: "side", Current: true},
+			{ID: "e-old", Name: "engine", Before: true, Ended: at(0)},
+			{ID: "s-old", Name: "side", Current: true, Before: true},
 		},
 	}
 }
@@ -300,10 +300,10 @@ func TestVerdicts(t *testing.T) {
 
 func TestTake(t *testing.T) {
 	s := sample(0, holds(first, process(1, "e-old", 40000), process(3, "s-old", 30000), foreign(100)), holds(second, process(2, "e-old", -1)))
-	got, ok := Take(s, "pod", map[string]string{"engine": "e-old"})
+	got, ok := Take(s, "pod")
 	want := Baseline{
-		BootID: "boot", Containers: map[string]string{"engine": "e-old"},
-		GPUs: []Usage{{UUID: first, Memory: s.Devices[0].Memory, OwnMiB: 70000}, {UUID: second, Memory: s.Devices[1].Memory, OwnMiB: -1}},
+		BootID: "boot",
+		GPUs:   []Usage{{UUID: first, Memory: s.Devices[0].Memory, OwnMiB: 70000}, {UUID: second, Memory: s.Devices[1].Memory, OwnMiB: -1}},
 		Processes: []Process{
 			{PID: 1, Started: 10, ContainerID: "e-old", GPU: first, MiB: 40000},
 			{PID: 3, Started: 30, ContainerID: "s-old", GPU: first, MiB: 30000},
@@ -319,7 +319,7 @@ func TestTake(t *testing.T) {
 		"a Pod without GPUs":         sample(0),
 		"a node without the library": {State: gpu.Absent},
 	} {
-		if b, ok := Take(s, "pod", nil); ok {
+		if b, ok := Take(s, "pod"); ok {
 			t.Errorf("%s makes a baseline: %+v", name, b)
 		}
 	}
