@@ -36,18 +36,8 @@ type memory struct {
 // observeGPUs fills in what is known of the Pod's GPUs. Pods without devices, and nodes on which nobody can look, are
 // left as they are.
 func (a *Agent) observeGPUs(s *sight, u *Update) {
-	if a.cfg.Residency == nil || len(extended(s.pod)) == 0 || u.Report.Stage.Ended() {
-		return
-	}
 	m := &s.track.memory
-	fresh := a.looks.take(s.pod.UID)
-	for _, sample := range fresh {
-		m.last = sample
-		if _, ok := residency.Take(sample, string(s.pod.UID)); ok {
-			m.good = sample
-		}
-	}
-	if m.none() {
+	if a.cfg.Residency == nil || len(extended(s.pod)) == 0 || u.Report.Stage.Ended() || m.none() {
 		return
 	}
 	if m.baseline == nil {
@@ -56,7 +46,7 @@ func (a *Agent) observeGPUs(s *sight, u *Update) {
 	swapped := u.Pod.patchedByOrder || u.swapOpen() && m.baseline != nil
 	u.GPUs.Judged = swapped && (!u.reached(v1alpha1.StageVerified) || u.failed())
 	if u.GPUs.Judged {
-		a.judge(s, u, fresh)
+		a.judge(s, u)
 	}
 	u.GPUs.AwaitUntil = a.awaitsLook(s, u)
 	if every := lookEvery(u, m, s.now); every > 0 {
@@ -64,6 +54,21 @@ func (a *Agent) observeGPUs(s *sight, u *Update) {
 		if !s.now.Before(u.GPUs.LookAt) {
 			u.GPUs.Due, u.GPUs.LookAt = true, s.now.Add(every)
 			m.asked = s.now
+		}
+	}
+}
+
+// takeLooks takes what the looks at the Pod's GPUs have found since the last time.
+func (a *Agent) takeLooks(s *sight) {
+	if a.cfg.Residency == nil {
+		return
+	}
+	m := &s.track.memory
+	s.looks = a.looks.take(s.pod.UID)
+	for _, sample := range s.looks {
+		m.last = sample
+		if _, ok := residency.Take(sample, string(s.pod.UID)); ok {
+			m.good = sample
 		}
 	}
 }
@@ -108,18 +113,18 @@ func lookEvery(u *Update, m *memory, now time.Time) time.Duration {
 }
 
 // judge takes what was seen after the swap into account.
-func (a *Agent) judge(s *sight, u *Update, fresh []residency.Sample) {
+func (a *Agent) judge(s *sight, u *Update) {
 	m := &s.track.memory
 	if m.baseline == nil {
 		u.GPUs.Verdict, u.GPUs.Message = v1alpha1.VerdictUnknown, "what the GPUs held before the swap is not known"
 		return
 	}
-	if !u.Node.RuntimeUp {
-		fresh = nil // whose a process is cannot be told without it
-	}
 	c := a.circumstances(s, u)
+	if !u.Node.RuntimeUp {
+		s.looks = nil // whose a process is cannot be told without it
+	}
 	m.ready = m.ready || u.Pod.ContainersReady
-	for _, sample := range fresh {
+	for _, sample := range s.looks {
 		m.watch = m.watch.Next(sample, c)
 	}
 	worst := m.watch.Pod()

@@ -131,8 +131,9 @@ func (c Circumstances) due(h Holder) time.Time {
 	return at.Add(c.Params.Release)
 }
 
-// grown reports whether a container that was left alone has taken over memory on a GPU that it shares with one that
-// was replaced, as one that has imported the memory of the other would.
+// grown reports whether a resident holds more than was declared on a GPU that it shares with a container that was
+// replaced, as one that has imported the memory of the other would. Of a container without a declaration nothing can
+// be said: it may be loading by itself, or serve the new engine.
 func (c Circumstances) grown(d Device, t sorted) (finding, bool) {
 	if !c.wasReplacedOn(d.UUID) {
 		return finding{}, false
@@ -144,8 +145,9 @@ func (c Circumstances) grown(d Device, t sorted) (finding, bool) {
 				now = append(now, h)
 			}
 		}
-		may, holds := c.allowance(one, d.UUID), total(now)
-		if len(now) == 0 || may < 0 || holds <= may+c.Params.SlackMiB {
+		may, declared := c.Residents[one.Name]
+		holds := total(now)
+		if !declared || len(now) == 0 || holds <= may+c.Params.SlackMiB {
 			continue
 		}
 		return finding{
@@ -164,21 +166,6 @@ func (c Circumstances) wasReplacedOn(uuid string) bool {
 		}
 	}
 	return false
-}
-
-// allowance is what a container that was left alone may hold on a GPU: what is declared, or else what it held before;
-// -1 if that is not known.
-func (c Circumstances) allowance(one Container, uuid string) int64 {
-	if n, ok := c.Residents[one.Name]; ok {
-		return n
-	}
-	var n int64
-	for _, p := range c.Baseline.Processes {
-		if p.ContainerID == one.ID && p.GPU == uuid {
-			n = sum(n, p.MiB)
-		}
-	}
-	return n
 }
 
 // excess reports whether more is used than the Pod's running containers hold and was used besides before, or that

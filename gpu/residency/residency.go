@@ -5,7 +5,7 @@
 //	Sample, Circumstances --> Watch.Next --> Watch: a verdict for each GPU, the worst of them for the Pod
 //
 // A GPU is judged by two samples at least half a second apart, both from after the end of the old containers. It is
-// clean in a sample if no process of an ended container is listed on it, no process of another container holds more
+// clean in a sample if no process of an ended container is listed on it, no declared resident holds more
 // than it may, and what is used beyond the Pod's own running containers is no more than it was before. A sample that
 // could not be read, or a process whose container is not known, says neither. A GPU that is not clean stops the
 // update, but only once the release deadline is over: memory goes away in exit work of the kernel, and that takes
