@@ -61,6 +61,9 @@ func (p *simPod) needs(container string) int64 {
 
 // claim has a container take its memory, and reports false where that is not free.
 func (w *world) claim(p *simPod, c *cri.Container) bool {
+	if p.gone() {
+		return true
+	}
 	for _, g := range p.gpus {
 		used := int64(0)
 		for _, h := range g.holders {
