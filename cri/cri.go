@@ -10,6 +10,7 @@
 //
 //	ErrUnavailable          the runtime is down or not ready: try again, nothing is known
 //	ErrImageNotFound        no such image on the node (Image) or at the registry (Pull)
+//	ErrContainerNotFound    no such container on the node (Process)
 //	ErrUnauthorized         the registry wants credentials that this pull did not have
 //	ErrWrongPlatform        the image has no variant for this node
 //	ErrRegistryUnreachable  the registry does not answer, or asks us to come back later

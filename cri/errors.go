@@ -18,6 +18,8 @@ var (
 	// ErrImageNotFound reports that there is no such image: on the node for Image, at the
 	// registry for Pull.
 	ErrImageNotFound = errors.New("image not found")
+	// ErrContainerNotFound reports that the runtime has no container with this id.
+	ErrContainerNotFound = errors.New("container not found")
 	// ErrUnauthorized reports that the registry refused a pull without credentials.
 	// Registries answer the same for a private repository and for one that does not exist.
 	ErrUnauthorized = errors.New("unauthorized by the registry")

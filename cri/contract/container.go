@@ -62,6 +62,29 @@ func unknownPod(b *bench) {
 	}
 }
 
+func firstProcess(b *bench) {
+	t := b.t
+	ref, image := b.pull(Image{Name: "process:v1", Content: "process"})
+	p := b.kubelet.runPod(t)
+	id := b.kubelet.start(t, p, start{name: "app", ref: ref, image: image.ID})
+	wanted := cri.Process{ContainerID: id, PodUID: p.uid, Container: "app", State: cri.Running, PID: b.FirstProcess(t, id)}
+	got, err := b.client.Process(t.Context(), id)
+	if diff := cmp.Diff(wanted, got); diff != "" || err != nil || got.PID <= 0 {
+		t.Errorf("running: error %v, process (-want +got):\n%s", err, diff)
+	}
+	if err := b.client.Stop(t.Context(), id, limit); err != nil {
+		t.Fatal(err)
+	}
+	wanted.State, wanted.PID = cri.Exited, 0
+	got, err = b.client.Process(t.Context(), id)
+	if diff := cmp.Diff(wanted, got); diff != "" || err != nil {
+		t.Errorf("exited: error %v, process (-want +got):\n%s", err, diff)
+	}
+	b.kubelet.remove(t, id)
+	_, err = b.client.Process(t.Context(), id)
+	want(t, err, cri.ErrContainerNotFound)
+}
+
 func stopTwice(b *bench) {
 	t := b.t
 	ref, image := b.pull(Image{Name: "stop:v1", Content: "stop"})

@@ -25,6 +25,8 @@ type Subject interface {
 	RegistryDown(t *testing.T)
 	// RegistryUp ends RegistryDown.
 	RegistryUp(t *testing.T)
+	// FirstProcess returns the PID of a running container's first process, found without the runtime.
+	FirstProcess(t *testing.T, id string) int32
 	// Down ends the runtime's process, and Up starts it again. Containers live on.
 	Down(t *testing.T)
 	// Up ends Down.
@@ -74,6 +76,7 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 		"a pull ends with its context":                     pullCancelled,
 		"the containers of a Pod":                          containers,
 		"a Pod that the runtime does not know":             unknownPod,
+		"the first process of a container":                 firstProcess,
 		"a stop is idempotent":                             stopTwice,
 		"a stubborn container is killed when grace ends":   stubborn,
 		"a stop that is given up kills nothing":            stopGivenUp,

@@ -42,6 +42,11 @@ func (s *subject) Publish(_ *testing.T, i contract.Image) string {
 	return ref
 }
 
+func (s *subject) FirstProcess(_ *testing.T, id string) int32 {
+	s.SetPID(id, 4711)
+	return 4711
+}
+
 func (s *subject) RegistryDown(*testing.T) { s.Runtime.RegistryDown() }
 func (s *subject) RegistryUp(*testing.T)   { s.Runtime.RegistryUp() }
 func (s *subject) Down(*testing.T)         { s.Close() }

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,6 +117,28 @@ func (s *labSubject) image(t *testing.T, i contract.Image, p v1.Platform) v1.Ima
 		t.Fatal(err)
 	}
 	return image
+}
+
+// FirstProcess looks for the one process whose control groups name the container.
+func (s *labSubject) FirstProcess(t *testing.T, id string) int32 {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		groups, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(groups), id) {
+			continue // most processes are others, and some have gone
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int32(pid)
+	}
+	t.Fatalf("no process of container %s", id)
+	return 0
 }
 
 func (s *labSubject) RegistryDown(t *testing.T) {

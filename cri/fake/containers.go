@@ -33,6 +33,7 @@ type container struct {
 	signalled                  bool // the stop signal is sent once in a container's life
 	stubborn                   bool
 	wedged                     bool
+	pid                        int32         // of its first process; 0: it has none
 	exited                     chan struct{} // closed at the exit
 }
 
@@ -142,7 +143,11 @@ func (s *runtimeServer) ContainerStatus(_ context.Context, req *criv1.ContainerS
 	if c == nil {
 		return nil, notFound("an error occurred when try to find container %q", req.GetContainerId())
 	}
-	return &criv1.ContainerStatusResponse{Status: s.r.status(c)}, nil
+	answer := &criv1.ContainerStatusResponse{Status: s.r.status(c)}
+	if req.GetVerbose() {
+		answer.Info = map[string]string{"info": fmt.Sprintf(`{"sandboxID":%q,"pid":%d}`, c.sandbox, c.task())}
+	}
+	return answer, nil
 }
 
 // StopContainer follows containerd: one stop signal in a container's life, SIGKILL once the
@@ -311,6 +316,14 @@ func (r *Runtime) removeContainer(id string) {
 	r.exit(c, 137)
 	r.containers = slices.DeleteFunc(r.containers, func(c *container) bool { return c.id == id })
 	r.send(id, c.sandbox, criv1.ContainerEventType_CONTAINER_DELETED_EVENT)
+}
+
+// task is the PID that the runtime tells: none of a container that does not run.
+func (c *container) task() int32 {
+	if c.state != criv1.ContainerState_CONTAINER_RUNNING {
+		return 0
+	}
+	return c.pid
 }
 
 func (b *sandbox) state() criv1.PodSandboxState {

@@ -64,6 +64,15 @@ func (r *Runtime) StartContainer(c Container) (id string, err error) {
 	return made.id, r.startContainer(made.id)
 }
 
+// SetPID says which process is the first of a container; without it there is none.
+func (r *Runtime) SetPID(id string, pid int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.container(id); c != nil {
+		c.pid = pid
+	}
+}
+
 // order creates a container as kubelet does. The caller holds the lock.
 func (r *Runtime) order(c Container) (*container, error) {
 	var in *sandbox

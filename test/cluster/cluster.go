@@ -139,12 +139,11 @@ func (c *Cluster) PushAs(ctx context.Context, name string, img v1.Image) (string
 
 // Runtime returns a client of the node's container runtime; the caller closes it.
 func (c *Cluster) Runtime(node string) (*cri.Client, error) {
-	for _, n := range c.Nodes() {
-		if n.Name == node {
-			return cri.Dial(n.RuntimeSocket, cri.Config{})
-		}
+	n, err := c.Node(node)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("no node %s in the lab", node)
+	return cri.Dial(n.RuntimeSocket, cri.Config{})
 }
 
 // within bounds a wait: whatever a scenario waits for is there within a minute or never.

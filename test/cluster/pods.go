@@ -8,12 +8,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
+	"pitstop.dev/test/gpu/plugin"
 )
 
 // A PodSpec is the Pod of a scenario. Images are by container; the first container is "engine".
@@ -24,6 +26,8 @@ type PodSpec struct {
 	Image  string
 	// Sidecar is the image of a second container; empty: none.
 	Sidecar string
+	// GPUs is how many the engine asks for.
+	GPUs int64
 	// Grace is the termination grace period in seconds; 0: the default.
 	Grace int64
 	// Ungated leaves the readiness gate out.
@@ -44,6 +48,9 @@ func (s PodSpec) Pod() *corev1.Pod {
 			Volumes:    []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
 			Containers: []corev1.Container{s.container("engine", s.Image, 8000)},
 		},
+	}
+	if s.GPUs > 0 {
+		pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{plugin.Resource: *resource.NewQuantity(s.GPUs, resource.DecimalSI)}
 	}
 	if s.Node != "" {
 		pod.Spec.NodeSelector["kubernetes.io/hostname"] = s.Node

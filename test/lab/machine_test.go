@@ -23,7 +23,7 @@ func machine(t *testing.T) map[string][]string {
 	t.Helper()
 	state := config(0).StateDir
 	found := map[string][]string{"folders": nil, "groups": nil}
-	for _, p := range []string{state, "/var/lib/kubelet", "/run/containerd", "/var/lib/containerd", "/var/lib/pitstop", "/var/lib/cni", "/var/log/pods", "/run/netns"} {
+	for _, p := range []string{state, "/var/lib/kubelet", "/run/containerd", "/var/lib/containerd", "/var/lib/pitstop", "/var/lib/pitstop-gpu", "/var/lib/cni", "/var/log/pods", "/run/netns"} {
 		if _, err := os.Stat(p); err == nil {
 			found["folders"] = append(found["folders"], p)
 		}

@@ -19,6 +19,7 @@ type Node struct {
 	Host
 	KubeletDir string // the node's /var/lib/kubelet
 	JournalDir string // the node's /var/lib/pitstop
+	GPUDir     string // the node's /var/lib/pitstop-gpu: what stands in for GPUs and their driver
 	lab        *Lab
 	state      nodeState
 }
@@ -43,6 +44,7 @@ func (l *Lab) node(i int) Node {
 		},
 		KubeletDir: filepath.Join(dir, "kubelet"),
 		JournalDir: filepath.Join(dir, "pitstop"),
+		GPUDir:     filepath.Join(dir, "gpu"),
 		lab:        l,
 		state:      s,
 	}
@@ -51,13 +53,14 @@ func (l *Lab) node(i int) Node {
 // nodeMounts maps what a node sees to the folder of the node that it is.
 func nodeMounts() map[string]string {
 	return map[string]string{
-		"/run/containerd":     "run-containerd",
-		"/var/lib/containerd": "containerd",
-		"/var/lib/kubelet":    "kubelet",
-		"/var/lib/pitstop":    "pitstop",
-		"/var/lib/cni":        "cni-cache",
-		"/var/log/pods":       "pod-logs",
-		"/var/log/containers": "container-logs",
+		"/run/containerd":      "run-containerd",
+		"/var/lib/containerd":  "containerd",
+		"/var/lib/kubelet":     "kubelet",
+		"/var/lib/pitstop":     "pitstop",
+		"/var/lib/pitstop-gpu": "gpu",
+		"/var/lib/cni":         "cni-cache",
+		"/var/log/pods":        "pod-logs",
+		"/var/log/containers":  "container-logs",
 	}
 }
 

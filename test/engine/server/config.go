@@ -7,8 +7,8 @@
 //	GET, POST /v1/completions?duration=1s&chunks=10
 //	                      a stream of server-sent events that ends with "data: [DONE]"
 //
-// It has no GPU, no state but the folder it is given, and no dependency that would keep its
-// image from being one static binary.
+// It has no state but the folder it is given, and no dependency that would keep its image from being one static
+// binary. GPUs that it is given are the lab's, which are none: it takes memory of them by package claim.
 package server
 
 import (
@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -54,6 +55,15 @@ const (
 	// EnvFollow makes a worker end with exit code 1 once its entry is gone or was started anew, as
 	// the ranks of a process group do. Default false.
 	EnvFollow = "PITSTOP_ENGINE_FOLLOW"
+	// EnvGPUs are the UUIDs of its GPUs, with commas between them: the device plugin sets it. Default none.
+	EnvGPUs = "NVIDIA_VISIBLE_DEVICES"
+	// EnvGPUMiB is what the engine takes of each of them before it loads. Default 0.
+	EnvGPUMiB = "PITSTOP_ENGINE_GPU_MIB"
+	// EnvGPURelease is how long that stays taken after the engine has ended: a duration, or "never" for a leak.
+	// Default 0s.
+	EnvGPURelease = "PITSTOP_ENGINE_GPU_RELEASE"
+	// EnvGPUSocket is where package claim asks for it; the node sets it with the GPUs. Default none.
+	EnvGPUSocket = "PITSTOP_GPU_CLAIMS"
 )
 
 // A Config says how the engine behaves. FromEnv makes one with defaults.
@@ -76,6 +86,11 @@ type Config struct {
 
 	Entry  string // URL of the entry engine, which is waited for; empty: none
 	Follow bool   // ends with its entry
+
+	GPUs       []string      // UUIDs
+	GPUMiB     int           // taken of each
+	GPURelease time.Duration // that it stays taken after the end; negative: for ever
+	GPUSocket  string        // where to ask for it
 }
 
 // FromEnv reads a Config with lookup, which has the signature of os.LookupEnv, and validates it.
@@ -95,6 +110,10 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 		CrashTimes:    e.number(EnvCrashTimes, 0),
 		Entry:         e.text(EnvEntry, ""),
 		Follow:        e.fact(EnvFollow),
+		GPUs:          e.devices(),
+		GPUMiB:        e.number(EnvGPUMiB, 0),
+		GPURelease:    e.release(),
+		GPUSocket:     e.text(EnvGPUSocket, ""),
 	}
 	if _, ok := lookup(EnvCrashAfter); ok || c.CrashTimes > 0 {
 		after := e.duration(EnvCrashAfter, 0)
@@ -123,6 +142,9 @@ func (c Config) Validate() error {
 	}
 	if c.Follow && c.Entry == "" {
 		errs = append(errs, fmt.Errorf("%s needs %s", EnvFollow, EnvEntry))
+	}
+	if len(c.GPUs) > 0 && c.GPUMiB > 0 && c.GPUSocket == "" {
+		errs = append(errs, fmt.Errorf("memory of %d GPUs needs %s", len(c.GPUs), EnvGPUSocket))
 	}
 	return errors.Join(errs...)
 }
@@ -174,6 +196,22 @@ func (e *env) number(name string, fallback int) int {
 		e.errs = append(e.errs, fmt.Errorf("%s=%q: want a number", name, v))
 	}
 	return n
+}
+
+// devices are the GPUs; the words that mean none are those of NVIDIA's container runtime.
+func (e *env) devices() []string {
+	text := e.text(EnvGPUs, "")
+	if text == "" || text == "void" || text == "none" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+func (e *env) release() time.Duration {
+	if e.text(EnvGPURelease, "") == "never" {
+		return -1
+	}
+	return e.duration(EnvGPURelease, 0)
 }
 
 func (e *env) fact(name string) bool {

@@ -31,14 +31,20 @@ func TestFromEnv(t *testing.T) {
 				server.EnvLoad: "1s", server.EnvSlots: "3", server.EnvClaimMiB: "4", server.EnvIgnoreSIGTERM: "true",
 				server.EnvGrace: "5s", server.EnvShutdown: "6s", server.EnvCrashAfter: "1m", server.EnvCrashTimes: "7",
 				server.EnvEntry: "http://entry:8000", server.EnvFollow: "true",
+				server.EnvGPUs: "GPU-a,GPU-b", server.EnvGPUMiB: "8", server.EnvGPURelease: "20s", server.EnvGPUSocket: "/c",
 			},
 			func(c *server.Config) {
 				*c = server.Config{
 					Address: ":1", Version: "v2", Model: "m", State: "/s", Load: time.Second, Slots: 3, ClaimMiB: 4,
 					IgnoreSIGTERM: true, Grace: 5 * time.Second, Shutdown: 6 * time.Second, CrashAfter: &minute, CrashTimes: 7,
 					Entry: "http://entry:8000", Follow: true,
+					GPUs: []string{"GPU-a", "GPU-b"}, GPUMiB: 8, GPURelease: 20 * time.Second, GPUSocket: "/c",
 				}
 			},
+		},
+		"memory for GPUs that it is not given": {
+			map[string]string{server.EnvGPUs: "void", server.EnvGPUMiB: "8", server.EnvGPURelease: "never"},
+			func(c *server.Config) { c.GPUMiB, c.GPURelease = 8, -1 },
 		},
 		"a number of crashes is at once": {
 			map[string]string{server.EnvCrashTimes: "1", server.EnvState: "/s"},
@@ -72,6 +78,8 @@ func TestFromEnvNamesWhatIsWrong(t *testing.T) {
 		"a version that is a path":   {map[string]string{server.EnvVersion: "../x"}, "version"},
 		"crashes counted in nothing": {map[string]string{server.EnvCrashTimes: "1"}, server.EnvState},
 		"an entry that is no URL":    {map[string]string{server.EnvEntry: "entry:8000"}, "entry"},
+		"nobody to ask for memory":   {map[string]string{server.EnvGPUs: "GPU-a", server.EnvGPUMiB: "8"}, server.EnvGPUSocket},
+		"a release that is none":     {map[string]string{server.EnvGPURelease: "soon"}, server.EnvGPURelease},
 		"nobody to follow":           {map[string]string{server.EnvFollow: "true"}, server.EnvEntry},
 	} {
 		t.Run(name, func(t *testing.T) {

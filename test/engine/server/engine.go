@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"pitstop.dev/test/gpu/claim"
 )
 
 // ErrCrashed reports that the engine ended because its Config told it to crash.
@@ -63,7 +65,7 @@ func New(c Config, clk clock.Clock) (*Engine, error) {
 // Run serves on l until ctx ends, then refuses new connections, waits for running requests as
 // long as the Config's Grace, takes Shutdown more, and returns nil. An idle engine without a
 // Shutdown returns at once. It returns ErrCrashed, with every stream cut, if it was told to crash,
-// and ErrEntryLost if it was told to end with its entry.
+// ErrEntryLost if it was told to end with its entry, and claim.ErrOutOfMemory if its GPUs have too little free.
 func (e *Engine) Run(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{Handler: e.Handler(), ReadHeaderTimeout: 10 * time.Second, ConnState: e.conns.track}
 	served := make(chan error, 1)
@@ -87,6 +89,9 @@ func (e *Engine) until(ctx context.Context, served <-chan error) error {
 	for {
 		select {
 		case <-entry.up:
+			if err := e.takeGPUs(ctx); err != nil {
+				return err
+			}
 			entry.up, loaded = nil, e.clock.After(e.config.Load)
 		case <-entry.lost:
 			return ErrEntryLost
@@ -101,6 +106,14 @@ func (e *Engine) until(ctx context.Context, served <-chan error) error {
 			return nil
 		}
 	}
+}
+
+// takeGPUs takes the memory of its GPUs for this process, or ends the engine, as engines do that find too little free.
+func (e *Engine) takeGPUs(ctx context.Context) error {
+	if len(e.config.GPUs) == 0 || e.config.GPUMiB == 0 {
+		return nil
+	}
+	return claim.Take(ctx, e.config.GPUSocket, claim.Request{GPUs: e.config.GPUs, MiB: e.config.GPUMiB, Release: e.config.GPURelease})
 }
 
 // claim takes the memory and touches every page of it, so that it is resident.

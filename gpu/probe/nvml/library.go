@@ -1,0 +1,89 @@
+//go:build cgo && linux
+
+package nvml
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/dl"
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"pitstop.dev/gpu"
+	"pitstop.dev/gpu/probe/wire"
+)
+
+// A library is NVML, loaded and initialised.
+type library struct {
+	api     nvml.Interface
+	has     table
+	driver  string
+	missing []string
+	// known is what the devices were called when they last answered, by index: one that is lost tells no more.
+	known map[int]gpu.Device
+}
+
+// open loads NVML. Without a library, the hello says why there is none to use.
+func open(o Options) (*library, wire.Hello) {
+	// The symbols are looked up before go-nvml loads the library, since its Init calls at once.
+	handle := dl.New(o.Library, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
+	if err := handle.Open(); err != nil {
+		return nil, without(o, err)
+	}
+	t := lookUp(func(symbol string) bool { return handle.Lookup(symbol) == nil })
+	hello := wire.Hello{State: gpu.Unknown, Missing: t.missing(allFeatures()...)}
+	if lacks := t.missing(required()...); len(lacks) > 0 {
+		hello.Message = fmt.Sprintf("%s lacks %s", o.Library, strings.Join(lacks, ", "))
+		return nil, hello
+	}
+	l := &library{api: nvml.New(nvml.WithLibraryPath(o.Library)), has: t, missing: hello.Missing, known: map[int]gpu.Device{}}
+	if code := l.api.Init(); code != nvml.SUCCESS {
+		hello.Message = "initialise NVML: " + explain(code)
+		return nil, hello
+	}
+	if t.has(fDriver) {
+		if version, code := l.api.SystemGetDriverVersion(); code == nvml.SUCCESS {
+			l.driver = version
+		}
+	}
+	hello.State, hello.Driver = gpu.Up, l.driver
+	return l, hello
+}
+
+// without says what a library that cannot be loaded means: a node without GPUs, unless the driver is there. Then it
+// is a container that was not given the library.
+func without(o Options, err error) wire.Hello {
+	version := filepath.Join(o.Proc, "driver", "nvidia", "version")
+	switch _, found := os.Stat(version); {
+	case errors.Is(found, fs.ErrNotExist):
+		return wire.Hello{State: gpu.Absent, Message: err.Error()}
+	case found != nil:
+		return wire.Hello{State: gpu.Unknown, Message: errors.Join(err, found).Error()}
+	default:
+		return wire.Hello{State: gpu.Unknown, Message: fmt.Sprintf("the driver is loaded (%s), but its library is not to be had: %v", version, err)}
+	}
+}
+
+func (l *library) close() { l.api.Shutdown() }
+
+// read looks at all devices. A code that ends all answers makes the whole Reading Unknown.
+func (l *library) read() gpu.Reading {
+	r := gpu.Reading{State: gpu.Up, Driver: l.driver, Missing: l.missing}
+	n, code := l.api.DeviceGetCount()
+	if code != nvml.SUCCESS {
+		return gpu.Reading{State: gpu.Unknown, Message: "count GPUs: " + explain(code), Driver: l.driver, Missing: l.missing}
+	}
+	for i := range n {
+		k := look{library: l, d: gpu.Device{Index: i, Minor: -1}}
+		k.device()
+		if k.fatal != "" {
+			return gpu.Reading{State: gpu.Unknown, Message: k.fatal, Driver: l.driver, Missing: l.missing}
+		}
+		r.Devices = append(r.Devices, k.d)
+	}
+	return r
+}
