@@ -29,6 +29,7 @@ type Agent struct {
 	images  *images
 	drains  *drains
 	stops   *stops
+	looks   *looks
 	feed    *cri.Feed
 	events  *events
 	metrics *metrics
@@ -58,6 +59,7 @@ func New(cfg Config) (*Agent, error) {
 		kubelet: kubelet{dir: cfg.KubeletDir}, node: &nodeReader{api: api, name: cfg.NodeName},
 		keeper: newKeeper(cfg),
 		images: newImages(cfg), drains: newDrains(cfg), stops: newStops(cfg),
+		looks:  newLooks(cfg),
 		feed:   cfg.Runtime.NewFeed(),
 		events: newEvents(api, cfg.NodeName),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -96,6 +98,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.images.wait()
 	a.drains.wait()
 	a.stops.wait()
+	a.looks.wait()
 	a.events.stop()
 	log.Info("agent stops", "node", a.cfg.NodeName)
 	return errors.Join(a.keeper.close())

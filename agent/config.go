@@ -38,6 +38,13 @@ type Config struct {
 	// Scraper reads the engines' metrics. Required.
 	Scraper *readiness.Scraper
 
+	// Residency looks at the GPUs of Pods. nil: nobody can, and nothing depends on them.
+	Residency Residency
+	// Health judges GPUs. nil: none is sick.
+	Health Health
+	// ReleaseDeadline is how long after the end of a container its memory may still be held on a GPU. Default 120 s.
+	ReleaseDeadline time.Duration
+
 	// KubeletDir is kubelet's root folder as this process sees it; its sockets tell whether
 	// kubelet and device plugins are up and since when. Default /var/lib/kubelet.
 	KubeletDir string
@@ -76,6 +83,7 @@ func (c Config) Validate() error {
 	need(c.Journal.Dir != "", "journal folder is missing")
 	need(c.Scraper != nil, "scraper is missing")
 	need(c.Parallel >= 0, "parallel is negative")
+	need(c.ReleaseDeadline >= 0, "release deadline is negative")
 	need(c.Settle >= 0, "settle is negative")
 	need(c.MinFreeBytes >= 0, "minimum of free bytes is negative")
 	return errors.Join(append(errs, c.GPUs.Validate())...)
