@@ -72,6 +72,9 @@ const (
 	BlockedDelete ConditionReason = "PodNotGoing"
 	// BlockedDeadline: a stage takes longer than progressDeadlineSeconds.
 	BlockedDeadline ConditionReason = "ProgressDeadlineExceeded"
+	// BlockedGPU: a GPU of a unit is sick. The unit is kept out of traffic, or serves on where the budget does not
+	// allow that.
+	BlockedGPU ConditionReason = "GPUUnhealthy"
 	// BlockedNode: the node of a Pod does not answer, so its Pod cannot be drained or replaced.
 	BlockedNode ConditionReason = "NodeLost"
 )
@@ -131,6 +134,9 @@ const (
 	EventScaled = "Scaled"
 	// EventBlocked: something stands in the way; the message is that of the condition.
 	EventBlocked = "Blocked"
+	// EventGPUHoldPlaced and EventGPUHoldRemoved: a unit was taken out of traffic for a sick GPU, or given back.
+	EventGPUHoldPlaced  = "GPUHoldPlaced"
+	EventGPUHoldRemoved = "GPUHoldRemoved"
 	// EventDrainSkipped: Pods were deleted without a drain, as their node has no live agent.
 	EventDrainSkipped = "DrainSkipped"
 	// EventRecovering: Pods are created anew because one was lost or failed.

@@ -166,6 +166,12 @@ type InstanceStatus struct {
 	// +optional
 	Recoveries int32 `json:"recoveries,omitempty"`
 
+	// gpuFault names a Pod of the instance that has a sick GPU, and says what its agent reports of it; absent
+	// where there is none.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	GPUFault string `json:"gpuFault,omitempty"`
+
 	// message says why the instance is not ready.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional

@@ -89,6 +89,14 @@ type ServingGroupSpec struct {
 	// +listMapKey=unit
 	// +optional
 	Updates []UnitUpdate `json:"updates,omitempty"`
+
+	// gpuHolds are the units that are kept out of traffic because a GPU of theirs is sick: their Pods get the
+	// hold gpu-health. Written within the budget of the ModelServing, and removed when the GPUs are healthy.
+	// +kubebuilder:validation:MaxItems=8000
+	// +kubebuilder:validation:items:MaxLength=32
+	// +listType=set
+	// +optional
+	GPUHolds []string `json:"gpuHolds,omitempty"`
 }
 
 // RoleInstance is an entry Pod and its workers.

@@ -11,7 +11,7 @@ import (
 // blocked names the first of what stands in the way, the gravest first.
 func (w *world) blocked() Verdict {
 	for _, found := range []func() *Verdict{
-		w.blockedRevision, w.blockedFailed, w.blockedRejected, w.blockedNotInPlace, w.blockedGroup, w.blockedAgain, w.blockedBudget, w.blockedStage,
+		w.blockedRevision, w.blockedFailed, w.blockedRejected, w.blockedNotInPlace, w.blockedGroup, w.blockedSick, w.blockedAgain, w.blockedBudget, w.blockedStage,
 		w.blockedUnavailable, w.blockedUnready,
 	} {
 		if v := found(); v != nil {

@@ -34,7 +34,7 @@ func (p *pool) starts() []*unit {
 
 // startable reports whether the unit may be taken out of service: in place, once its nodes have the images.
 func (p *pool) startable(u *unit) bool {
-	return u.idle() && (!p.inPlace || u.ahead != nil && u.reached(v1alpha1.UnitPrepared))
+	return u.idle() && (!p.inPlace || u.ahead != nil && u.reached(v1alpha1.UnitPrepared) && u.wellForPlace())
 }
 
 // idle reports whether the unit is to be brought to the target, and nothing else goes on with it.

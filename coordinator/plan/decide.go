@@ -17,6 +17,7 @@ func decide(s Snapshot, atRest func(*world, *group) bool) Plan {
 	w.answer()
 	w.findFailed()
 	w.advance()
+	w.holdSick()
 	w.rollOut()
 	w.prepareAhead()
 	w.settle()
@@ -160,6 +161,7 @@ func (w *world) strikes() []string {
 			continue
 		}
 		open[g.Name] = g.whole.leaving
+		g.standing(open)
 		for u := range g.units() {
 			open[u.name()] = open[u.name()] || u.open != nil
 		}

@@ -27,6 +27,8 @@ type group struct {
 	// the status if it is True, inUpdate that updates are open, ownPins that an instance has a pin of its own.
 	blocked           *metav1.Condition
 	inUpdate, ownPins bool
+	// ailing: a GPU of it is sick, or it is held for one.
+	ailing bool
 	// serves: each role has as many available instances as its own budget demands.
 	serves bool
 
@@ -83,6 +85,7 @@ func (g *group) edit() *v1alpha1.ServingGroupSpec {
 		g.changed = true
 		g.draft.Instances = slices.Clone(g.draft.Instances)
 		g.draft.Updates = slices.Clone(g.draft.Updates)
+		g.draft.GPUHolds = slices.Clone(g.draft.GPUHolds)
 	}
 	return &g.draft
 }

@@ -51,7 +51,7 @@ func (w *world) prepareAhead() {
 // prepareIn prepares units of one pool, in the order of their update.
 func (w *world) prepareIn(p *pool) {
 	room := 2*max(1, p.maxUnavailable) - p.count(func(u *unit) bool { return u.ahead != nil && !u.reached(v1alpha1.UnitRefused) })
-	for _, u := range p.sorted(func(u *unit) bool { return u.idle() && u.ahead == nil && w.obstacle(u) == "" }, byUpdate) {
+	for _, u := range p.sorted(func(u *unit) bool { return u.idle() && u.ahead == nil && u.wellForPlace() && w.obstacle(u) == "" }, byUpdate) {
 		if room <= 0 {
 			return
 		}

@@ -26,6 +26,7 @@ func (w *world) newGroup(g *group, read *Group) {
 	*g.whole = unit{group: g, ordinal: ptr.Deref(read.Spec.Ordinal, 0), pin: read.Spec.Revision, leaving: read.Deleting}
 	g.whole.protected = !w.byRole() && g.whole.ordinal < w.Serving.Partition
 	w.openOf(g.whole)
+	g.findSick()
 	w.instancesOf(g)
 	g.whole.known = w.groupKnown(g)
 	g.whole.atTarget = w.groupAtTarget(g)
@@ -41,7 +42,7 @@ func (w *world) newGroup(g *group, read *Group) {
 // thousand groups almost all are at rest, and to keep what was found of their instances is most of the
 // costs of a pass.
 func (w *world) resting(g *group) bool {
-	if w.byRole() || g.unwell || g.ownPins || g.whole.leaving || !g.whole.known || g.inUpdate || w.booked[g.Name] != nil {
+	if w.byRole() || g.unwell || g.ailing || g.ownPins || g.whole.leaving || !g.whole.known || g.inUpdate || w.booked[g.Name] != nil {
 		return false
 	}
 	return !slices.ContainsFunc(w.counts, func(c instanceCounts) bool { return c.staying != w.declared[c.role].Replicas })
@@ -128,7 +129,9 @@ func (w *world) addInstance(g *group, inst *v1alpha1.RoleInstance, st *v1alpha1.
 	u.atTarget = u.pin == w.Target && w.target.has(u.role) || sameRole(layout, w.target, u.role)
 	u.protected = w.byRole() && u.ordinal < w.declared[u.role].Partition
 	w.openOf(u)
+	u.held = g.heldOf(u.unitName())
 	if st != nil {
+		u.sick = st.GPUFault
 		w.judgeInstance(u, st)
 	}
 	return u
@@ -141,7 +144,7 @@ func (w *world) judgeInstance(u *unit, st *v1alpha1.InstanceStatus) {
 	inUpdate := u.open != nil || u.group.whole.open != nil
 	u.ready = st.Ready && !inUpdate && (u.group.settled || w.same(u, st.Revision, u.pin))
 	if u.ready {
-		u.available = w.ripe(timeOf(st.ReadySince)) && !u.booked && !u.group.whole.booked
+		u.available = w.ripe(timeOf(st.ReadySince)) && !u.booked && !u.held && !u.group.whole.booked
 		return
 	}
 	u.uncertain = !inUpdate && !u.booked && !u.group.settled
@@ -200,7 +203,7 @@ func (g *group) appendOf(units []*unit, role string) []*unit {
 func (w *world) judgeGroup(g *group) {
 	u := g.whole
 	u.ready = u.open == nil && !u.leaving && (g.settled && g.layout != nil || len(g.instances) > 0)
-	u.available = u.ready && !u.booked
+	u.available = u.ready && !u.booked && !u.held
 	u.sound = u.ready
 	g.serves = u.available
 	w.counts = w.countInstances(w.counts[:0], g)

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,6 +99,12 @@ func addInstance(g *Group, role, line string) {
 		if cost, ok := strings.CutPrefix(word, "cost="); ok {
 			st.DeletionCost = int64(atoi(cost))
 		}
+		if word == "sick" {
+			st.GPUFault = "Pod x on node n: GPU-1 is lost"
+		}
+		if unit, ok := strings.CutPrefix(word, "held="); ok {
+			g.Spec.GPUHolds = append(g.Spec.GPUHolds, unit)
+		}
 	}
 	if f[2] != "deleting" || len(g.Spec.Instances) == 0 {
 		g.Spec.Instances = append(g.Spec.Instances, inst)
@@ -176,6 +183,16 @@ func writes(s Snapshot, a Action) []string {
 	for i := range old.Updates {
 		if find(&a.Spec, old.Updates[i].Unit) == nil {
 			out = append(out, "close "+v1alpha1.LedgerEntry(a.Group, old.Updates[i].Unit))
+		}
+	}
+	for _, unit := range a.Spec.GPUHolds {
+		if !slices.Contains(old.GPUHolds, unit) {
+			out = append(out, "hold "+v1alpha1.LedgerEntry(a.Group, unit))
+		}
+	}
+	for _, unit := range old.GPUHolds {
+		if !slices.Contains(a.Spec.GPUHolds, unit) {
+			out = append(out, "let go "+v1alpha1.LedgerEntry(a.Group, unit))
 		}
 	}
 	if was, is := pins(old), pins(a.Spec); was != is {

@@ -38,6 +38,9 @@ type unit struct {
 	// an older spec, so that it may be available all the same. down: without a Ready entry Pod, and for
 	// so long that it costs nothing to take it.
 	ready, available, uncertain, down bool
+	// sick says which GPU of it is sick, empty if none is. held: it is kept out of traffic for that.
+	sick string
+	held bool
 	// sound: all instances that the group has are ready, be they fewer than are declared.
 	sound bool
 	// since is when it stopped being ready, as far as that is known.

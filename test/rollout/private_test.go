@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -178,11 +179,43 @@ func TestPrivateImagesInPlace(t *testing.T) {
 	p.unpinned()
 }
 
+// lend has an image on all nodes, brought with credentials that the registry takes.
+func lend(t *testing.T, v vault, ref string) {
+	t.Helper()
+	v.secret(t, "lender", v.login.Password)
+	all := shared.Core.CoreV1().Pods(cluster.Namespace)
+	for _, node := range shared.Nodes() {
+		pod := cluster.PodSpec{Name: "lender-" + node.Name, Node: node.Name, Image: ref, Ungated: true}.Pod()
+		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "lender"}}
+		if _, err := all.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			err := all.Delete(context.WithoutCancel(t.Context()), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		err := await.Until(t.Context(), pod.Name, time.Minute, func(ctx context.Context) error {
+			pod, err := all.Get(ctx, pod.Name, metav1.GetOptions{})
+			if err == nil && pod.Status.Phase != corev1.PodRunning {
+				err = fmt.Errorf("it is %s", pod.Status.Phase)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The nodes have the image already, so that the agents prove it: kubelet would still not start it for these Pods.
 func TestWrongCredentialsCostNothing(t *testing.T) {
 	t.Parallel()
 	v := newVault(t)
 	v.secret(t, "locked", "does not open")
 	ref := v.engine(t, "v2")
+	lend(t, v, ref)
 	p := newPlayOf(t, cluster.ServingSpec{Name: "locked", Strategy: inPlace(), PullSecret: "locked"}, whole())
 	before, containers := p.kept(), p.containers()
 	p.edits(image(ref))

@@ -101,6 +101,18 @@ func TestEveryReasonOfAWorkloadIsExplained(t *testing.T) {
 	}
 }
 
+func TestEveryReasonOfAGPUIsExplained(t *testing.T) {
+	for _, c := range constants(t, "GPUReason") {
+		r := v1alpha1.GPUReason(c.word)
+		if text, ok := ExplainGPU(r); !ok || text.Why == "" || text.Way == "" {
+			t.Errorf("%s (%s) lacks a text: %+v", c.name, r, text)
+		}
+		if status := StatusOfGPU(r); status == "" || !strings.HasPrefix(c.name, "GPU"+string(status)) {
+			t.Errorf("%s (%s) goes with status %q", c.name, r, status)
+		}
+	}
+}
+
 func TestAnUnknownReasonIsNotExplained(t *testing.T) {
 	if text, ok := Explain("NoSuchReason"); ok {
 		t.Errorf("Explain() = %+v", text)
@@ -114,6 +126,9 @@ func TestAnUnknownReasonIsNotExplained(t *testing.T) {
 	if text, ok := ExplainUnit("NoSuchReason"); ok {
 		t.Errorf("ExplainUnit() = %+v", text)
 	}
+	if text, ok := ExplainGPU("NoSuchReason"); ok || StatusOfGPU("NoSuchReason") != "" {
+		t.Errorf("ExplainGPU() = %+v", text)
+	}
 }
 
 // The handbook's tables are made of the same texts; -rewrite brings them up to date.
@@ -122,6 +137,7 @@ func TestHandbookListsEveryReason(t *testing.T) {
 	for name, want := range map[string]string{
 		"reasons":          Handbook(words[v1alpha1.Reason](t, "Reason", 40)),
 		"workload reasons": WorkloadHandbook(words[v1alpha1.ConditionReason](t, "ConditionReason", 20), words[v1alpha1.UnitReason](t, "UnitReason", 5)),
+		"GPU reasons":      GPUHandbook(words[v1alpha1.GPUReason](t, "GPUReason", 12)),
 	} {
 		start := "<!-- " + name + ": written by go test ./cmd/kubectl-pitstop/diagnose -rewrite -->\n"
 		end := "<!-- end of " + name + " -->\n"

@@ -102,6 +102,11 @@ func ExplainCondition(r v1alpha1.ConditionReason) (Text, bool) {
 			"the registry wants credentials for an image of the target, and the pin Pod that has kubelet pull it with the Pod's pull secrets cannot bring it either; the unit serves meanwhile",
 			"the message says what kubelet or the API server says: correct the Secrets that the template's imagePullSecrets or its service account name, or the quota or policy that refuses the pin Pod; it is tried again by itself",
 		}
+	case v1alpha1.BlockedGPU:
+		t = Text{
+			"a GPU of a unit is sick, as the agent of its node says in the Pod condition pitstop.dev/GPUHealthy; the unit is kept out of traffic within maxUnavailable, others serve on; none of them is updated in place meanwhile",
+			"`kubectl pitstop node NODE` says what the GPU needs: have it reset or replaced, or delete the Pod so that it comes up elsewhere; the unit goes back in traffic by itself when the GPU is healthy",
+		}
 	case v1alpha1.BlockedRevision:
 		t = Text{
 			"a ControllerRevision that units are bound to is missing or cannot be read; nothing of those units is created or deleted, and everything else goes on",
@@ -148,7 +153,7 @@ func ConditionOf(r v1alpha1.ConditionReason) string {
 	case v1alpha1.GroupReady, v1alpha1.GroupNotReady:
 		return v1alpha1.ConditionReady
 	case v1alpha1.NotBlocked, v1alpha1.BlockedBudget, v1alpha1.BlockedUnavailable, v1alpha1.BlockedFailed,
-		v1alpha1.BlockedRefused, v1alpha1.BlockedNotInPlace, v1alpha1.BlockedRejected, v1alpha1.BlockedPin, v1alpha1.BlockedRevision, v1alpha1.BlockedName, v1alpha1.BlockedCreate, v1alpha1.BlockedDelete,
+		v1alpha1.BlockedRefused, v1alpha1.BlockedNotInPlace, v1alpha1.BlockedRejected, v1alpha1.BlockedPin, v1alpha1.BlockedGPU, v1alpha1.BlockedRevision, v1alpha1.BlockedName, v1alpha1.BlockedCreate, v1alpha1.BlockedDelete,
 		v1alpha1.BlockedDeadline, v1alpha1.BlockedNode:
 		return v1alpha1.ConditionBlocked
 	}

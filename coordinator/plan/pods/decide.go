@@ -58,6 +58,7 @@ func Decide(s Snapshot) Plan {
 		d.updates()
 		d.recover()
 		d.settle()
+		d.holdGPUs()
 		d.leaders()
 	}
 	d.tidyServices()

@@ -72,6 +72,9 @@ func (d *decision) prepare(u *v1alpha1.UnitUpdate, members []*instance) standing
 			default:
 				d.place(p, d.change(u, i, p, v1alpha1.PermitPrepare))
 				at = least(at, d.prepared(u, i, p))
+				if at.stage != v1alpha1.UnitRefused {
+					at = least(at, d.trusted(u, i, p))
+				}
 			}
 		}
 	}

@@ -16,9 +16,14 @@ import (
 
 // Where the registry wants credentials for an image, kubelet has to bring it: the agent reads no Secrets. A
 // pin Pod on the node has the image as a volume, so that kubelet pulls it with the Pod's pull secrets, and its
-// collector counts it as used. It is made when an agent says that it may not pull, and kept for as long as an open
-// update in place wants the image for a Pod on the node: until the update is closed the image is used by no
-// container that is certain to stay, from then on by the Pod's own.
+// collector counts it as used. It is kept for as long as an open update in place wants the image for a Pod on the
+// node: until the update is closed the image is used by no container that is certain to stay, from then on by the
+// Pod's own.
+//
+// It is made when an agent says that it may not pull; and for each Pod that has pull secrets. Such a Pod may find the
+// image on its node, brought with the Secret of another: kubelet then asks the registry for the Pod's own credentials
+// before it starts the container, and by that time the old one is gone (Kubernetes 1.35,
+// KubeletEnsureSecretPulledImages). A pin Pod that runs is kubelet's word that they are good.
 
 // pinAgain is how long a pin Pod that kubelet has put an end to stays: it tells why, and keeps the next from
 // being made at once.
@@ -31,6 +36,8 @@ type Pin struct {
 	Created time.Time
 	// Deleting: the Pod has a deletionTimestamp. Ended: its phase is final.
 	Deleting, Ended bool
+	// Running: its container runs, so that kubelet has the image and takes the credentials for good.
+	Running bool
 	// Stray: it has lost its label, so that caches do not show it.
 	Stray bool
 	// Fault says what keeps it from bringing its image, and Message says it in kubelet's words.
@@ -159,6 +166,21 @@ func (d *decision) ended(u *v1alpha1.UnitUpdate, i *instance, p Pod) standing {
 	return at
 }
 
+// trusted is how far kubelet's word is that it will start the Pod's new images with the Pod's own pull secrets. Where
+// it has no way to say so, what the agent has proved is all that can be known.
+func (d *decision) trusted(u *v1alpha1.UnitUpdate, i *instance, p Pod) standing {
+	at := standing{stage: v1alpha1.UnitPrepared}
+	if !p.PullSecrets || d.s.NoImageVolumes {
+		return at
+	}
+	for _, c := range d.change(u, i, p, v1alpha1.PermitPrepare).Containers {
+		if pin := d.pins[d.pinName(p, c.Image)]; !pin.Running && pin.Fault != PinNoVolume {
+			at = least(at, d.pinned(v1alpha1.UnitPreparing, u, p, c.Image))
+		}
+	}
+	return at
+}
+
 // rankPin orders what pin Pods of one Pod say: what is over goes first, then what fails.
 func rankPin(s standing) int {
 	switch {
@@ -174,7 +196,7 @@ func rankPin(s standing) int {
 func (d *decision) pinned(stage v1alpha1.UnitStage, u *v1alpha1.UnitUpdate, p Pod, image string) standing {
 	name := d.pinName(p, image)
 	text := func(reason v1alpha1.UnitReason, says string) standing {
-		return standing{stage: stage, reason: reason, message: fmt.Sprintf("Pod %s on node %s: the registry wants credentials for image %s: pin Pod %s %s", p.Name, p.Node, image, name, says)}
+		return standing{stage: stage, reason: reason, message: fmt.Sprintf("Pod %s on node %s: image %s needs the Pod's pull secrets: pin Pod %s %s", p.Name, p.Node, image, name, says)}
 	}
 	pin, exists := d.pins[name]
 	switch {

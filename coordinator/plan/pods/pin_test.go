@@ -37,6 +37,8 @@ func withPin(alter func(*pods.Pin)) change {
 
 func fine(*pods.Pin) {}
 
+func runs(p *pods.Pin) { p.Running = true }
+
 func faulty(fault pods.PinFault) func(*pods.Pin) {
 	return func(p *pods.Pin) { p.Fault, p.Message = fault, "kubelet says why" }
 }
@@ -57,6 +59,10 @@ func TestPinPods(t *testing.T) {
 	later := func(s *pods.Snapshot) {
 		s.Group.Spec.Updates[0].NotBefore = new(metav1.NewTime(s.Now.Add(time.Minute)))
 	}
+	ready := func(more ...change) pods.Snapshot {
+		return scene(append([]change{images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePrepared)}, more...)...)
+	}
+	secrets := pod("", func(p *pods.Pod) { p.PullSecrets = true })
 	create := []string{"CreatePin of g-prefill-0-0 with p:2 for []"}
 	remove := []string{"DeletePin"}
 	waits := v1alpha1.UnitWaitingPin
@@ -105,6 +111,34 @@ func TestPinPods(t *testing.T) {
 				p.Ended, p.Fault, p.Created = true, pods.PinOther, p.Created.Add(-time.Hour)
 			})),
 			pinTold{Do: remove, Stage: v1alpha1.UnitPreparing, Reason: v1alpha1.UnitPinFails, Blocked: v1alpha1.BlockedPin},
+		},
+		"a Pod with pull secrets has one though the image is on its node: it may be another's": {
+			ready(secrets), pinTold{Do: create, Stage: v1alpha1.UnitPreparing, Reason: waits},
+		},
+		"it is made before the agent answers": {
+			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePending), secrets),
+			pinTold{Do: create, Stage: v1alpha1.UnitPreparing, Reason: v1alpha1.UnitWaitingPrepare},
+		},
+		"it is waited for": {
+			ready(secrets, withPin(fine)), pinTold{Stage: v1alpha1.UnitPreparing, Reason: waits},
+		},
+		"once it runs kubelet has taken the credentials": {
+			ready(secrets, withPin(runs)), pinTold{Stage: v1alpha1.UnitPrepared, Reason: v1alpha1.UnitWaitingPermit},
+		},
+		"wrong ones keep the unit in service": {
+			ready(secrets, withPin(faulty(pods.PinDenied))),
+			pinTold{Stage: v1alpha1.UnitPreparing, Reason: v1alpha1.UnitPinFails, Blocked: v1alpha1.BlockedPin},
+		},
+		"where the API server drops image volumes the agent's proof is all there is": {
+			ready(secrets, withPin(faulty(pods.PinNoVolume))), pinTold{Stage: v1alpha1.UnitPrepared, Reason: v1alpha1.UnitWaitingPermit},
+		},
+		"so it is where it does not take them": {
+			ready(secrets, func(s *pods.Snapshot) { s.NoImageVolumes = true }),
+			pinTold{Stage: v1alpha1.UnitPrepared, Reason: v1alpha1.UnitWaitingPermit},
+		},
+		"a refused attempt needs none": {
+			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StageRefused), secrets),
+			pinTold{Stage: v1alpha1.UnitRefused, Reason: v1alpha1.UnitWaitingAgent, Blocked: v1alpha1.BlockedRefused},
 		},
 		"it stays once the image is proved: no container uses it yet": {
 			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePrepared), withPin(fine)),

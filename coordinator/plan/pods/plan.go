@@ -71,6 +71,9 @@ const (
 	DeletePin ActionKind = "DeletePin"
 	// ClearHold takes the annotation hold.unit from a Pod.
 	ClearHold ActionKind = "ClearHold"
+	// PlaceGPUHold gives a Pod the annotation hold.gpu-health, ClearGPUHold takes it away.
+	PlaceGPUHold ActionKind = "PlaceGPUHold"
+	ClearGPUHold ActionKind = "ClearGPUHold"
 	// OpenGate opens the gate of a Pod for the first time, and takes hold.unit away with it.
 	OpenGate ActionKind = "OpenGate"
 	// SetLeader sets the leader label of a Pod, UnsetLeader removes it.

@@ -16,8 +16,9 @@ const (
 	overdue = time.Minute
 	// reread is how long it takes until a revision that could not be read is read again.
 	reread = 30 * time.Second
-	// maxMessage is the longest message that the API takes.
+	// maxMessage is the longest message that the API takes, and maxFault that of a GPU.
 	maxMessage = 1024
+	maxFault   = 256
 	// maxPins is how many names of pin Pods the status takes.
 	maxPins = 1000
 )
@@ -71,6 +72,9 @@ func (d *decision) reportInstance(i *instance) v1alpha1.InstanceStatus {
 	}
 	for _, p := range i.pods {
 		one.DeletionCost += p.DeletionCost
+		if one.GPUFault == "" && p.GPUFault != "" && !p.Deleting {
+			one.GPUFault = cut("Pod "+p.Name+" on node "+p.Node+": "+p.GPUFault, maxFault)
+		}
 	}
 	one.Ready = i.update == nil && i.declared && i.all(func(p Pod) bool { return p.Ready })
 	if one.Ready {
@@ -199,11 +203,13 @@ func gravest(all []Verdict) Verdict {
 }
 
 // Cut shortens a message to what the API takes.
-func Cut(message string) string {
-	if len(message) <= maxMessage {
+func Cut(message string) string { return cut(message, maxMessage) }
+
+func cut(message string, most int) string {
+	if len(message) <= most {
 		return message
 	}
-	end := maxMessage - 3
+	end := most - 3
 	for !utf8.RuneStart(message[end]) {
 		end--
 	}

@@ -44,6 +44,8 @@ type Snapshot struct {
 	Services []Service
 	// Pins are the pin Pods that the group owns, by name.
 	Pins []Pin
+	// NoImageVolumes: the cluster has none, so that there are no pin Pods.
+	NoImageVolumes bool
 	// Agents says until when the agent of a node counts as alive. A node that is missing here has
 	// none.
 	Agents map[string]time.Time
@@ -101,8 +103,10 @@ type Pod struct {
 	// may have left them. Patched: an agent has changed some.
 	Images  map[string]string
 	Patched bool
-	// Credentials tell apart what kubelet pulls the Pod's images with. Read where Images are.
+	// Credentials tell apart what kubelet pulls the Pod's images with. PullSecrets: there are Secrets among them.
+	// Read where Images are.
 	Credentials string
+	PullSecrets bool
 	// Node is empty as long as the Pod is not scheduled.
 	Node    string
 	Created time.Time
@@ -124,7 +128,11 @@ type Pod struct {
 	GateAbsent bool
 	// HeldUnit and HeldInPlace: the Pod has that hold. HeldOther: it has yet another one.
 	HeldUnit, HeldInPlace, HeldOther bool
-	Leader                           bool
+	// HeldGPU: it has the hold gpu-health, which counts as another one too. GPUFault is what its agent says of a sick
+	// GPU; empty if none is.
+	HeldGPU  bool
+	GPUFault string
+	Leader   bool
 	// Mislabelled: labels that say where the Pod belongs are not what they were.
 	Mislabelled  bool
 	DeletionCost int64

@@ -168,6 +168,7 @@ func tell(plan pods.Plan) told {
 		case pods.CreateOrder, pods.UpdateOrder:
 			words += fmt.Sprintf(" %d for %s: %s", a.Order.Attempt, a.Order.Key, a.Order.Permit)
 		case pods.CreatePin, pods.DeletePin, pods.CreateService, pods.DeleteService, pods.DeletePod, pods.DeleteOrder, pods.ClearHold, pods.OpenGate,
+			pods.PlaceGPUHold, pods.ClearGPUHold,
 			pods.SetLeader, pods.UnsetLeader, pods.RestoreLabels, pods.RestoreFinalizer, pods.RemoveFinalizer:
 		}
 		t.Do = append(t.Do, words)

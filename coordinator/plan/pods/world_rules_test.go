@@ -71,7 +71,7 @@ func (w *world) judge(a pods.Action) {
 		if w.group.Deleting || w.group.Finalizer {
 			w.fail("the finalizer is restored without need")
 		}
-	case pods.CreatePin, pods.DeletePin, pods.DeleteService, pods.SetLeader, pods.UnsetLeader, pods.RestoreLabels:
+	case pods.CreatePin, pods.DeletePin, pods.PlaceGPUHold, pods.ClearGPUHold, pods.DeleteService, pods.SetLeader, pods.UnsetLeader, pods.RestoreLabels:
 	}
 }
 

@@ -177,8 +177,8 @@ func (w *world) apply(a pods.Action) {
 		p.Leader = a.Kind == pods.SetLeader
 	case pods.RestoreLabels:
 		p.Mislabelled = false
-	case pods.CreatePin, pods.DeletePin:
-		w.fail("%s, and nothing is updated in place", a.Kind)
+	case pods.CreatePin, pods.DeletePin, pods.PlaceGPUHold, pods.ClearGPUHold:
+		w.fail("%s, and nothing is updated in place, and no GPU is sick", a.Kind)
 	case pods.RestoreFinalizer:
 		w.group.Finalizer = true
 	case pods.RemoveFinalizer:

@@ -101,7 +101,7 @@ func (r *Reconciler) take(ctx context.Context, s *sight, a pods.Action) error {
 		return r.createOrder(ctx, s, a)
 	case pods.UpdateOrder:
 		return r.updateOrder(ctx, s, a)
-	case pods.ClearHold, pods.SetLeader, pods.UnsetLeader, pods.RestoreLabels:
+	case pods.ClearHold, pods.PlaceGPUHold, pods.ClearGPUHold, pods.SetLeader, pods.UnsetLeader, pods.RestoreLabels:
 		return r.updatePod(ctx, s, a)
 	case pods.OpenGate:
 		return r.openGate(ctx, s, a)
@@ -235,13 +235,16 @@ func (r *Reconciler) markPod(ctx context.Context, s *sight, pod *corev1.Pod, o r
 
 // marks are the labels and annotations that an action changes.
 func marks(sg *v1alpha1.ServingGroup, a pods.Action) readiness.Opening {
-	if a.Kind == pods.ClearHold {
+	switch a.Kind { //nolint:exhaustive // the others change labels alone
+	case pods.ClearHold:
 		return readiness.Opening{Remove: []string{v1alpha1.HoldUnit}}
-	}
-	if a.Kind == pods.SetLeader {
+	case pods.PlaceGPUHold:
+		return readiness.Opening{Annotations: map[string]string{v1alpha1.HoldGPUHealth: yes}}
+	case pods.ClearGPUHold:
+		return readiness.Opening{Remove: []string{v1alpha1.HoldGPUHealth}}
+	case pods.SetLeader:
 		return readiness.Opening{Labels: map[string]string{v1alpha1.LabelLeader: yes}}
-	}
-	if a.Kind == pods.UnsetLeader {
+	case pods.UnsetLeader:
 		return readiness.Opening{Labels: map[string]string{v1alpha1.LabelLeader: ""}}
 	}
 	role, instance, index, _ := place(sg.Name, a.Name)

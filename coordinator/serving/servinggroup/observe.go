@@ -77,7 +77,7 @@ func (r *Reconciler) look(ctx context.Context, key types.NamespacedName, from so
 		if one, ok := podOf(s.sg, s.pods[name]); ok {
 			if inPlace || one.Patched && one.HeldInPlace {
 				one.Images = imagesOf(&corev1.PodTemplateSpec{Spec: s.pods[name].Spec})
-				one.Credentials = credentials(s.pods[name])
+				one.Credentials, one.PullSecrets = credentials(s.pods[name]), len(s.pods[name].Spec.ImagePullSecrets) > 0
 			}
 			s.snap.Pods = append(s.snap.Pods, one)
 		}

@@ -54,6 +54,9 @@ func podOf(sg *v1alpha1.ServingGroup, pod *corev1.Pod) (pods.Pod, bool) {
 		p.ReadySince = c.LastTransitionTime.Time
 	}
 	_, p.Idle = readiness.NothingToDrain(pod)
+	if c := conditionOf(pod, v1alpha1.GPUHealthy); c != nil && c.Status == corev1.ConditionFalse {
+		p.GPUFault = words(c.Reason, c.Message)
+	}
 	p.GateAbsent = readiness.HasGate(pod) && !readiness.GateOf(pod).Present
 	for _, h := range readiness.Holds(pod) {
 		switch v1alpha1.HoldPrefix + h.Holder {
@@ -61,6 +64,8 @@ func podOf(sg *v1alpha1.ServingGroup, pod *corev1.Pod) (pods.Pod, bool) {
 			p.HeldUnit = true
 		case v1alpha1.HoldInPlace:
 			p.HeldInPlace = true
+		case v1alpha1.HoldGPUHealth:
+			p.HeldGPU, p.HeldOther = true, true
 		default:
 			p.HeldOther = true
 		}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,9 @@ const (
 	pinVolume = "image"
 	// nobody is the user of pin Pods.
 	nobody = 65532
+	// noVolumesFor is how long an API server that does not know image volumes is not asked again for the sake of pull
+	// secrets alone.
+	noVolumesFor = 10 * time.Minute
 )
 
 // A PinConfig says what pin Pods are like.
@@ -49,7 +53,8 @@ func (r *Reconciler) lookForPins(ctx context.Context, s *sight, from source) err
 	if err != nil {
 		return fmt.Errorf("list pin pods of %s: %w", s.sg.Name, err)
 	}
-	if from == live && (len(list.Items) > 0 || len(s.sg.Status.PinPods) > 0 || s.unauthorized()) {
+	s.snap.NoImageVolumes = r.cfg.Clock.Now().Before(r.noVolumesUntil())
+	if from == live && (len(list.Items) > 0 || len(s.sg.Status.PinPods) > 0 || s.needsPins()) {
 		if list.Items, err = r.livePins(ctx, s); err != nil {
 			return err
 		}
@@ -63,9 +68,10 @@ func (r *Reconciler) lookForPins(ctx context.Context, s *sight, from source) err
 	return nil
 }
 
-// unauthorized reports whether an agent may not pull an image, so that there may be a pin Pod that is seen nowhere yet.
-func (s *sight) unauthorized() bool {
-	return slices.ContainsFunc(s.snap.Orders, func(o pods.Order) bool { return o.Reason == v1alpha1.WaitingUnauthorized })
+// needsPins reports whether there may be a pin Pod that is seen nowhere yet: an agent may not pull an image, or a Pod in
+// update has pull secrets.
+func (s *sight) needsPins() bool {
+	return slices.ContainsFunc(s.snap.Pods, func(p pods.Pod) bool { return p.PullSecrets }) || slices.ContainsFunc(s.snap.Orders, func(o pods.Order) bool { return o.Reason == v1alpha1.WaitingUnauthorized })
 }
 
 func (r *Reconciler) livePins(ctx context.Context, s *sight) ([]corev1.Pod, error) {
@@ -100,8 +106,9 @@ func isPin(sg *v1alpha1.ServingGroup, pod *corev1.Pod) bool {
 func pinOf(sg *v1alpha1.ServingGroup, pod *corev1.Pod) pods.Pin {
 	p := pods.Pin{
 		Name: pod.Name, UID: pod.UID, Created: pod.CreationTimestamp.Time, Deleting: pod.DeletionTimestamp != nil,
-		Ended: pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded,
-		Stray: pod.Labels[v1alpha1.LabelPin] != sg.Name,
+		Ended:   pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded,
+		Running: slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.State.Running != nil }),
+		Stray:   pod.Labels[v1alpha1.LabelPin] != sg.Name,
 	}
 	image := volumeImage(pod)
 	p.Message = pullTrouble(pod)
@@ -178,6 +185,9 @@ func (r *Reconciler) createPin(ctx context.Context, s *sight, a pods.Action) err
 	pin := newPin(s.sg, like, a, r.cfg.Pin)
 	err = r.cfg.Client.Create(ctx, pin)
 	if !apierrors.IsAlreadyExists(err) {
+		if lacksVolumes(err) {
+			r.noVolumes.Store(r.cfg.Clock.Now().Add(noVolumesFor).UnixNano())
+		}
 		return wrap(err, "create", pin)
 	}
 	var have corev1.Pod
@@ -253,12 +263,20 @@ func pinRefusal(a pods.Action, cause error) string {
 
 // noVolumes is what to do where the API server does not know image volumes.
 func noVolumes(cause error) string {
-	var status apierrors.APIStatus
-	if !apierrors.IsInvalid(cause) || !errors.As(cause, &status) || status.Status().Details == nil {
+	if !lacksVolumes(cause) {
 		return ""
 	}
-	if slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return strings.HasPrefix(c.Field, "spec.volumes") }) {
-		return "image volumes need Kubernetes 1.36 or later; on this cluster preload the image on the node: "
-	}
-	return ""
+	return "image volumes need Kubernetes 1.36 or later; on this cluster preload the image on the node: "
 }
+
+// lacksVolumes reports whether a pin Pod was refused by an API server that does not know image volumes.
+func lacksVolumes(cause error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(cause) || !errors.As(cause, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return strings.HasPrefix(c.Field, "spec.volumes") })
+}
+
+// noVolumesUntil is how long the API server's word holds that it does not know image volumes: it may be upgraded.
+func (r *Reconciler) noVolumesUntil() time.Time { return time.Unix(0, r.noVolumes.Load()) }

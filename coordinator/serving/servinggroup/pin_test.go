@@ -28,13 +28,20 @@ func (r pinReader) List(ctx context.Context, l client.ObjectList, opts ...client
 	return r.Reader.List(ctx, l, append(opts, client.HasLabels{v1alpha1.LabelPin})...)
 }
 
-// private is a world in which the group is to get an image in place that its agents may not pull.
+// private is a world in which the group, whose Pods have pull secrets, is to get an image in place that its agents may
+// not pull.
 func private(t *testing.T) *world {
+	t.Helper()
+	return unauthorized(t, corev1.LocalObjectReference{Name: "registry"})
+}
+
+// unauthorized is as private, with other pull secrets, or none.
+func unauthorized(t *testing.T, secrets ...corev1.LocalObjectReference) *world {
 	t.Helper()
 	w := newWorld(t, declare(t, "r1", "r2")...)
 	w.live()
+	w.lend(secrets...)
 	for _, p := range w.workload() {
-		p.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "registry"}}
 		p.Spec.ServiceAccountName = "engines"
 		p.Spec.Tolerations = []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}
 		w.must(w.api.Update(t.Context(), &p))
@@ -46,6 +53,15 @@ func private(t *testing.T) *world {
 	w.reconcile()
 	w.report(v1alpha1.StagePreparing, v1alpha1.WaitingUnauthorized)
 	return w
+}
+
+// lend gives the Pods of the group pull secrets.
+func (w *world) lend(secrets ...corev1.LocalObjectReference) {
+	w.t.Helper()
+	for _, p := range w.workload() {
+		p.Spec.ImagePullSecrets = secrets
+		w.must(w.api.Update(w.t.Context(), &p))
+	}
 }
 
 // report has the agents report that on all orders.
@@ -196,7 +212,7 @@ func TestSaysThatAPinPodIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := private(t)
+			w := unauthorized(t)
 			w.refuse = func(verb string, o client.Object) error {
 				if verb == "create" && o.GetLabels()[v1alpha1.LabelPin] != "" {
 					return r.answer
@@ -216,8 +232,28 @@ func TestSaysThatAPinPodIsRefused(t *testing.T) {
 	}
 }
 
+func TestPullSecretsAreTakenOnTrustWithoutImageVolumes(t *testing.T) {
+	w := unauthorized(t)
+	w.report(v1alpha1.StagePrepared, "")
+	w.lend(corev1.LocalObjectReference{Name: "registry"})
+	w.refuse = func(verb string, o client.Object) error {
+		if verb == "create" && o.GetLabels()[v1alpha1.LabelPin] != "" {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "pin", field.ErrorList{field.Required(field.NewPath("spec", "volumes").Index(0), "must specify a volume type")})
+		}
+		return nil
+	}
+	key := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group())}
+	if _, err := w.r.Reconcile(t.Context(), key); err == nil {
+		t.Error("the refusal is not told")
+	}
+	w.reconcile()
+	if u := w.says(); u.Stage != v1alpha1.UnitPrepared {
+		t.Errorf("%s %s: %s", u.Stage, u.Reason, u.Message)
+	}
+}
+
 func TestSaysThatItDoesNotKnowWhatPinPodsRun(t *testing.T) {
-	w := private(t)
+	w := unauthorized(t)
 	w.pinImage = ""
 	w.restart()
 	if _, err := w.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(w.group())}); err == nil {
@@ -291,7 +327,7 @@ func TestALabelMakesNoPinPod(t *testing.T) {
 }
 
 func TestAStrangersPodIsNotTaken(t *testing.T) {
-	w := private(t)
+	w := unauthorized(t)
 	w.reconcile()
 	pin := w.pin()
 	w.back()

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -67,6 +68,8 @@ type Reconciler struct {
 	memo     memo
 	patience patience
 	metrics  *metrics
+	// noVolumes is until when the API server is taken not to know image volumes, in nanoseconds since 1970.
+	noVolumes atomic.Int64
 }
 
 // New returns a Reconciler. It starts nothing.

@@ -44,6 +44,15 @@ func inPlaceFaults() map[string]fault {
 		"a unit that is taken before its images are proved": {
 			build: snapshots(preparingForPrepared), rules: []string{"a permit answers"},
 		},
+		"sick GPUs that are held whatever the budget": {
+			build: Planned(holdAllSick), rules: []string{"available >=", "the ledger has"},
+		},
+		"Pods that are held for a GPU without a grant": {
+			build: tampered(group, tamper{get: allHeld, live: allHeld}), rules: []string{"a sick GPU is held"},
+		},
+		"pull secrets that are overlooked": {
+			build: tampered(group, tamper{list: noSecrets, liveList: noSecrets}), rules: []string{"images that kubelet starts"},
+		},
 		"roles that are all drained at once": {
 			build: tampered(group, tamper{get: allFront}), rules: []string{"front roles"},
 		},
@@ -141,6 +150,38 @@ func restage(s *plan.Snapshot, from, to v1alpha1.UnitStage) {
 			if u := &g.Status.Updates[n]; u.Stage == from {
 				u.Stage, u.Since.Time = to, s.Now.Add(-time.Hour)
 			}
+		}
+	}
+}
+
+// holdAllSick has the budget ignored for sick GPUs.
+func holdAllSick(s plan.Snapshot) plan.Plan {
+	p := plan.Decide(s)
+	written := map[string]bool{}
+	for _, a := range p.Actions {
+		written[a.Group] = true
+	}
+	for _, g := range s.Groups {
+		sick := slices.ContainsFunc(g.Status.Instances, func(i v1alpha1.InstanceStatus) bool { return i.GPUFault != "" })
+		if sick && !written[g.Name] && len(g.Spec.Updates)+len(g.Spec.GPUHolds) == 0 {
+			spec := *g.Spec.DeepCopy()
+			spec.GPUHolds = []string{""}
+			p.Actions = append(p.Actions, plan.Action{Kind: plan.Write, Group: g.Name, UID: g.UID, ResourceVersion: g.ResourceVersion, Spec: spec})
+		}
+	}
+	return p
+}
+
+func allHeld(o client.Object) {
+	if g, ok := o.(*v1alpha1.ServingGroup); ok {
+		g.Spec.GPUHolds = []string{""}
+	}
+}
+
+func noSecrets(list client.ObjectList) {
+	if pods, ok := list.(*corev1.PodList); ok {
+		for i := range pods.Items {
+			pods.Items[i].Spec.ImagePullSecrets = nil
 		}
 	}
 }

@@ -179,6 +179,8 @@ type tamper struct {
 	update func(live client.Reader, o client.Object)
 	remove func([]client.DeleteOption) []client.DeleteOption
 	list   func(client.ObjectList) // after a cached reading
+	// liveList comes after a live reading.
+	liveList func(client.ObjectList)
 }
 
 // tampered is the coordinator with one of its controllers on a client that is tampered with.
@@ -215,6 +217,14 @@ type tamperedReader struct {
 func (r tamperedReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	err := r.Reader.Get(ctx, key, o, opts...)
 	return after(err, r.tamper.live, o)
+}
+
+func (r tamperedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := r.Reader.List(ctx, list, opts...)
+	if err == nil && r.tamper.liveList != nil {
+		r.tamper.liveList(list)
+	}
+	return err
 }
 
 type tamperedClient struct {

@@ -8,6 +8,7 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/test/sim/cluster"
+	"pitstop.dev/test/sim/world"
 )
 
 // ofGroup judges what is written to a ServingGroup's spec.
@@ -114,6 +115,7 @@ func (c *Checker) ofSpec(w cluster.Write, ms *v1alpha1.ModelServing, before, aft
 		}
 	}
 	c.ofRequests(w, ms, before, after)
+	c.ofGPUHolds(w, ms, before, after)
 	for _, u := range opened { // last: the same write may make room for them
 		c.ofOpening(w, ms, before, u)
 	}
@@ -141,6 +143,19 @@ func (c *Checker) ofPrepared(w cluster.Write, before *v1alpha1.ServingGroup, was
 	case u.Preparing() || u.Method == v1alpha1.UnitRemove || u.Recreates():
 	case was.Attempt != u.Attempt || u.Permit != v1alpha1.PermitDrain || stageOf(before, was) != v1alpha1.UnitPrepared:
 		c.violated(w, rulePermit, "%s gets %s at stage %q of attempt %d", entry, u.Permit, stageOf(before, was), was.Attempt)
+	case u.Method == v1alpha1.UnitInPlace:
+		c.ofProof(w, before, u)
+	}
+}
+
+// ofProof: a unit leaves traffic only for images that kubelet starts.
+func (c *Checker) ofProof(w cluster.Write, g *v1alpha1.ServingGroup, u v1alpha1.UnitUpdate) {
+	for _, pod := range c.podsOf(g, u.Unit) {
+		p, _ := placeOf(pod)
+		images := c.facts(g, u.Target).images[p.role]
+		if image := images[min(p.index, 1)]; pod.DeletionTimestamp == nil && image != imageOf(pod) && world.Borrowed(image) {
+			c.violated(w, ruleProof, "kubelet will not start %s for %s", image, pod.Name)
+		}
 	}
 }
 

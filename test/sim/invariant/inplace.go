@@ -45,6 +45,7 @@ func (c *Checker) ofInPlace(w cluster.Write) {
 	if !ok || g.UID != p.groupUID {
 		return
 	}
+	c.ofGPUHold(w, before, after, g, p)
 	if imageOf(before) != imageOf(after) {
 		c.ofPatch(w, g, p)
 	}

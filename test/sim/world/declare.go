@@ -46,7 +46,12 @@ func (w *World) role(name string) v1alpha1.Role {
 }
 
 func (w *World) template(container string) corev1.PodTemplateSpec {
+	var secrets []corev1.LocalObjectReference
+	if w.pullSecrets {
+		secrets = []corev1.LocalObjectReference{{Name: "registry"}}
+	}
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		ImagePullSecrets:              secrets,
 		TerminationGracePeriodSeconds: new(int64(5 + w.IntN(26))),
 		Containers:                    []corev1.Container{{Name: container, Image: w.newImage(imageGood)}},
 	}}

@@ -20,11 +20,17 @@ const (
 	imagePrivate = "private" // only kubelet can pull it, with credentials
 	imageHidden  = "hidden"  // as well, and the registry does not have it, for now
 	imageDenied  = "denied"  // nobody has the credentials
+	// imageBorrowed is on every node, brought by others: kubelet starts it for none of our Pods, whose credentials are
+	// not taken.
+	imageBorrowed = "borrowed"
 )
 
 // newImage is an image that no Pod has had.
 func (w *World) newImage(kind string) string {
 	w.images++
+	if w.pullSecrets && (kind == imageDenied || kind == imageForeign || kind == imageHidden) && w.images%4 != 0 {
+		kind = imageBorrowed
+	}
 	return fmt.Sprintf("registry.example/%s:%d", kind, w.images)
 }
 
@@ -43,14 +49,17 @@ func (w *World) bad(image string) bool {
 // exists reports whether nodes can have the image.
 func (w *World) exists(image string) bool {
 	kind := kindOfImage(image)
-	return kind != imageForeign && kind != imageDenied && (kind != imageMissing && kind != imageHidden || w.pushed[image])
+	return kind != imageForeign && kind != imageDenied && kind != imageBorrowed && (kind != imageMissing && kind != imageHidden || w.pushed[image])
 }
 
 // private reports whether the registry gives the image to nobody without credentials.
 func private(image string) bool {
 	kind := kindOfImage(image)
-	return kind == imagePrivate || kind == imageHidden || kind == imageDenied
+	return kind == imagePrivate || kind == imageHidden || kind == imageDenied || kind == imageBorrowed
 }
+
+// Borrowed reports whether kubelet does not start the image for any Pod of ours, though it is on all nodes.
+func Borrowed(image string) bool { return kindOfImage(image) == imageBorrowed }
 
 func imageID(image string) string { return "sha-" + image }
 
@@ -60,7 +69,7 @@ func hash(image string) string { return "hash-" + image }
 // image is what a node has of an image.
 func (n *node) image(name string) (agent.Proof, bool) {
 	switch {
-	case !n.images[name]:
+	case !n.images[name] && !Borrowed(name):
 		return agent.Proof{}, false
 	case kindOfImage(name) == imageForeign:
 		return agent.Proof{State: agent.ProofRefused, Why: v1alpha1.RefusedPlatform, Message: "it is for another platform"}, true

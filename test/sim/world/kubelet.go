@@ -97,6 +97,9 @@ func (w *World) start(e *engine) {
 	e.made, e.killed, e.ready = append([]cri.Container{c}, e.made...), false, false
 	w.seen(e)
 	w.behave(e, c.ID)
+	if n.gpuSick {
+		w.After(time.Second, func() { w.reportGPUs(n) })
+	}
 }
 
 // behave is what an image does once it runs.

@@ -10,6 +10,7 @@ import (
 // the same history.
 type Loop struct {
 	*rand.Rand
+	seed  uint64
 	now   time.Time
 	queue queue
 	count int
@@ -18,6 +19,7 @@ type Loop struct {
 // NewLoop returns a loop at a fixed time.
 func NewLoop(seed uint64) *Loop {
 	return &Loop{
+		seed: seed,
 		Rand: rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)),
 		now:  time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 	}

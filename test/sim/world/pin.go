@@ -70,7 +70,7 @@ func (w *World) startPin(key types.NamespacedName, uid types.UID) {
 // trouble is what the registry says to kubelet about an image; empty if it gives it.
 func (w *World) trouble(image string) string {
 	switch {
-	case kindOfImage(image) == imageDenied:
+	case kindOfImage(image) == imageDenied, Borrowed(image):
 		return ": 401 Unauthorized"
 	case !w.exists(image) && kindOfImage(image) != imageForeign:
 		return ": not found"

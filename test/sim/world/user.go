@@ -98,6 +98,9 @@ func (w *World) meddle() {
 // Trouble has n things happen until end, at random times.
 func (w *World) Trouble(n int, end time.Duration) {
 	all := deeds()
+	if w.gpus {
+		all = append(all, deed{"GPU", 10, (*World).sickGPUs})
+	}
 	total := 0
 	for _, d := range all {
 		total += d.weight

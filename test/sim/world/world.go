@@ -38,8 +38,11 @@ type World struct {
 	containers int
 	requests   int // what the user asked for
 	pushed     map[string]bool
-	sweep      bool
-	calm       bool
+	// pullSecrets: all Pods have one. gpus: they fall sick at times. No draw decides either, so that other histories stay
+	// as they were.
+	pullSecrets, gpus bool
+	sweep             bool
+	calm              bool
 }
 
 // node is a machine with a kubelet, and perhaps an agent.
@@ -50,6 +53,7 @@ type node struct {
 	agentUp  bool
 	agent    *agentOn
 	images   map[string]bool // that it has
+	gpuSick  bool
 }
 
 // live reports whether the node's agent works.
@@ -58,6 +62,8 @@ func (n *node) live() bool { return n.up && n.hasAgent && n.agentUp }
 // New returns a world with nodes, some of them with agents.
 func New(ctx context.Context, l *Loop, s *cluster.Server) *World {
 	w := &World{Loop: l, Server: s, ctx: ctx, engines: map[types.UID]*engine{}, pushed: map[string]bool{}}
+	w.pullSecrets = l.seed%7 == 1 || l.seed%7 == 4
+	w.gpus = w.pullSecrets
 	agents := pick(l, 0.0, 0.5, 1.0, 1.0, 1.0)
 	for i := range 2 + l.IntN(2) {
 		n := &node{name: fmt.Sprintf("node-%d", i), up: true, agentUp: true, hasAgent: l.Chance(agents), images: map[string]bool{}}
@@ -87,6 +93,7 @@ func (w *World) Calm() {
 	for _, n := range w.nodes {
 		w.nodeUp(n)
 		w.agentUp(n)
+		w.healGPUs(n)
 	}
 	w.Server.Admit = nil
 }

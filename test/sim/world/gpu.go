@@ -1,0 +1,60 @@
+package world
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"pitstop.dev/api/v1alpha1"
+)
+
+// sickGPUs has the GPUs of a node be sick for a while, or those of all nodes at once, as a bug of the driver does.
+func (w *World) sickGPUs() {
+	nodes := w.nodes
+	if w.Chance(0.7) {
+		nodes = []*node{pick(w.Loop, w.nodes...)}
+	}
+	for _, n := range nodes {
+		n.gpuSick = true
+		w.tell("world", "the GPUs of %s are sick", n.name)
+		w.After(w.Between(100*time.Millisecond, 3*time.Second), func() { w.reportGPUs(n) })
+		w.After(w.Between(5*time.Second, 5*time.Minute), func() { w.healGPUs(n) })
+	}
+}
+
+func (w *World) healGPUs(n *node) {
+	if !n.gpuSick {
+		return
+	}
+	n.gpuSick = false
+	w.tell("world", "the GPUs of %s are healthy", n.name)
+	w.After(w.Between(100*time.Millisecond, 3*time.Second), func() { w.reportGPUs(n) })
+}
+
+// reportGPUs is the node's agent: what it says of its Pods is what it finds.
+func (w *World) reportGPUs(n *node) {
+	if !n.hasAgent {
+		return
+	}
+	if !n.live() {
+		w.After(10*time.Second, func() { w.reportGPUs(n) })
+		return
+	}
+	want := condition(v1alpha1.GPUHealthy, !n.gpuSick)
+	want.Reason = "Driver"
+	for _, pod := range w.pods(n) {
+		is := corev1.ConditionUnknown
+		for _, c := range pod.Status.Conditions {
+			if c.Type == v1alpha1.GPUHealthy {
+				is = c.Status
+			}
+		}
+		if is == want.Status || is == corev1.ConditionUnknown && !n.gpuSick {
+			continue
+		}
+		c := pod.DeepCopy()
+		set(c, want, metav1.NewTime(w.Now()))
+		w.must(w.as("agent/"+n.name).Status().Update(w.ctx, c))
+	}
+}
