@@ -72,6 +72,9 @@ func New(cfg Config) (*Agent, error) {
 	a.updates = newStore(api.updatesOf(cfg.NodeName), &v1alpha1.InPlaceUpdate{}, cfg.Clock, a.queue.Add)
 	a.health = health.NewMonitor(cfg.GPUs, healthAPI{a}, cfg.Clock)
 	m.registry.MustRegister(a.health)
+	if cfg.Health == nil && cfg.GPUs.Reader != nil {
+		a.cfg.Health = a.health
+	}
 	return a, nil
 }
 

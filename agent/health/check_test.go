@@ -157,8 +157,9 @@ func (r residents) Residents(context.Context, gpu.Reading) (map[string][]states.
 
 func TestTheAgentAnswersTheCheck(t *testing.T) {
 	w := newWorld(t)
-	engine := states.Resident{PID: 42, Name: "python3", Pod: "ns/engine", Container: "engine", UsedMiB: 70000}
+	engine := states.Resident{PID: 42, Name: "python3", PodUID: "engine", Container: "engine", UsedMiB: 70000}
 	w.start(Config{Reader: w, Assigner: w, Residency: residents{"GPU-1": {engine}}})
+	engine.Pod = "ns/engine"
 	w.rounds(3)
 	w.pods[0].Annotations = map[string]string{v1alpha1.PatchedAt: v1alpha1.PatchMark{Token: "u/1", At: w.clock.Now(), StopTimeout: time.Second}.String()}
 	w.xid("GPU-1", 43)

@@ -17,7 +17,8 @@ import (
 
 // A Residency knows who holds memory of the GPUs.
 type Residency interface {
-	// Residents returns the holders by the UUID of the GPU, and whether these are all.
+	// Residents returns the holders by the UUID of the GPU, and whether these are all. The names of Pods are filled in for
+	// their UIDs.
 	Residents(ctx context.Context, r gpu.Reading) (by map[string][]states.Resident, known bool)
 }
 
@@ -34,6 +35,7 @@ func (m *Monitor) GPUs(ctx context.Context) states.GPUs {
 	residents := map[string][]states.Resident{}
 	if m.cfg.Residency != nil && s.reading.State == gpu.Up {
 		residents, out.ResidentsKnown = m.cfg.Residency.Residents(ctx, s.reading)
+		m.name(residents)
 	}
 	for _, v := range s.verdicts {
 		d := states.Device{Verdict: v, Residents: residents[v.UUID]}
@@ -49,6 +51,21 @@ func (m *Monitor) GPUs(ctx context.Context) states.GPUs {
 		out.Devices = append(out.Devices, d)
 	}
 	return out
+}
+
+// name fills in the names of the Pods.
+func (m *Monitor) name(by map[string][]states.Resident) {
+	names := map[string]string{}
+	for _, p := range m.api.Pods() {
+		names[string(p.UID)] = p.Namespace + "/" + p.Name
+	}
+	for _, residents := range by {
+		for i, r := range residents {
+			if name, ok := names[r.PodUID]; ok {
+				residents[i].Pod = name
+			}
+		}
+	}
 }
 
 // Checks are those of the probe and the GPUs.

@@ -45,7 +45,7 @@ type flags struct {
 	qps                         float32
 	burst                       int
 	metricRunning, metricQueued []string
-	health                      healthFlags
+	gpus                        gpuFlags
 }
 
 func (f *flags) bind(fs *pflag.FlagSet) {
@@ -63,7 +63,7 @@ func (f *flags) bind(fs *pflag.FlagSet) {
 	fs.IntVar(&f.burst, "kube-api-burst", 40, "burst of requests to the API server")
 	fs.StringSliceVar(&f.metricRunning, "metric-running", nil, "names of metrics that count running requests, besides those of vLLM and SGLang")
 	fs.StringSliceVar(&f.metricQueued, "metric-waiting", nil, "names of metrics that count waiting requests")
-	f.health.bind(fs)
+	f.gpus.bind(fs)
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log level: 0 what an operator acts on, 1 every step, 2 why something waits")
 }
 
@@ -107,16 +107,11 @@ func (f flags) config(r *cri.Client) (agent.Config, error) {
 	if err != nil {
 		return agent.Config{}, fmt.Errorf("engine metrics: %w", err)
 	}
-	gpus, err := f.health.config()
-	if err != nil {
-		return agent.Config{}, err
-	}
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return agent.Config{
 		NodeName: f.node, Namespace: f.namespace, Identity: f.identity, Version: version,
 		API: api, Runtime: r, Scraper: scraper,
 		Journal:    journal.Options{Dir: f.journalDir, BootID: strings.TrimSpace(string(boot))},
-		GPUs:       gpus,
 		KubeletDir: f.kubeletDir, Parallel: f.parallel, Settle: f.settle, MinFreeBytes: f.minFree,
 	}, nil
 }

@@ -63,6 +63,13 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
+	gpus, err := f.gpus.open(ctx, f, runtime)
+	if err != nil {
+		return err
+	}
+	if cfg.GPUs, err = gpus.health(f.gpus); err != nil {
+		return err
+	}
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err
@@ -74,6 +81,7 @@ func run(ctx context.Context, f flags) error {
 		}
 		return a.Run(ctx)
 	})
+	g.Go(func() error { return gpus.run(ctx) })
 	g.Go(func() error { return serve(ctx, f, a.Handler()) })
 	return g.Wait()
 }

@@ -73,7 +73,10 @@ type Resident struct {
 	Name string `json:"name,omitempty"`
 	// Pod is namespace/name; empty: of no Pod, or of one that could not be found out.
 	Pod       string `json:"pod,omitempty"`
+	PodUID    string `json:"podUID,omitempty"`
 	Container string `json:"container,omitempty"`
+	// MIG is the UUID of the MIG device that it is on; empty without MIG.
+	MIG string `json:"mig,omitempty"`
 	// UsedMiB is -1 if the driver does not tell.
 	UsedMiB int64 `json:"usedMiB"`
 	// Doubt says what could not be found out.

@@ -205,14 +205,15 @@ func write(b *strings.Builder, lines []line) {
 		}
 	}
 	for _, l := range lines {
-		text := l.mark
+		var row strings.Builder
+		row.WriteString(l.mark)
 		for i, c := range l.cells {
-			text += c
+			row.WriteString(c)
 			if len(l.cells) > 1 {
-				text += strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2)
+				row.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
 			}
 		}
-		fmt.Fprintln(b, strings.TrimRight(text, " "))
+		fmt.Fprintln(b, strings.TrimRight(row.String(), " "))
 	}
 }
 

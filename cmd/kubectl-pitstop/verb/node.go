@@ -211,7 +211,9 @@ func newGPURelease(c *cli) *cobra.Command {
 	return cmd
 }
 
-func short(d time.Duration) string { return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m") }
+func short(d time.Duration) string {
+	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
+}
 
 func (c *cli) releaseGPUs(ctx context.Context, cl *cluster, name string, f releaseFlags) error {
 	switch {

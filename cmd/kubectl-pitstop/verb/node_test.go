@@ -62,7 +62,9 @@ type answer struct {
 
 func (a answer) DoRaw(context.Context) ([]byte, error) { return a.data, a.err }
 
-func (a answer) Stream(context.Context) (io.ReadCloser, error) { return nil, errors.New("not asked for") }
+func (a answer) Stream(context.Context) (io.ReadCloser, error) {
+	return nil, errors.New("not asked for")
+}
 
 func (b *bench) agentSays(t *testing.T, a answer) {
 	t.Helper()
