@@ -46,6 +46,7 @@ type flags struct {
 	burst                       int
 	metricRunning, metricQueued []string
 	gpus                        gpuFlags
+	health                      healthFlags
 }
 
 func (f *flags) bind(fs *pflag.FlagSet) {
@@ -64,6 +65,7 @@ func (f *flags) bind(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.metricRunning, "metric-running", nil, "names of metrics that count running requests, besides those of vLLM and SGLang")
 	fs.StringSliceVar(&f.metricQueued, "metric-waiting", nil, "names of metrics that count waiting requests")
 	f.gpus.bind(fs)
+	f.health.bind(fs)
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log level: 0 what an operator acts on, 1 every step, 2 why something waits")
 }
 

@@ -63,11 +63,8 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
-	gpus, err := f.gpus.open(ctx, f, runtime)
-	if err != nil {
-		return err
-	}
-	if cfg.GPUs, err = gpus.health(f.gpus); err != nil {
+	gpus := f.gpus.reader()
+	if err := f.health.watch(&cfg, gpus, runtime); err != nil {
 		return err
 	}
 	a, err := agent.New(cfg)
@@ -81,7 +78,7 @@ func run(ctx context.Context, f flags) error {
 		}
 		return a.Run(ctx)
 	})
-	g.Go(func() error { return gpus.run(ctx) })
 	g.Go(func() error { return serve(ctx, f, a.Handler()) })
+	g.Go(func() error { return runReader(ctx, gpus) })
 	return g.Wait()
 }
