@@ -165,6 +165,15 @@ func (s *sight) mayRelabel() bool {
 	return s.patched().Token == s.token || s.track != nil && rank(s.track.stage) >= rank(v1alpha1.StageProved)
 }
 
+// planRetry notes that the first start of a container failed for want of GPU memory.
+func (a *Agent) planRetry(ctx context.Context, s *sight, container string) {
+	act := journal.Action{Kind: journal.Retry, Subject: container}
+	a.hint(ctx, s, act)
+	a.did(ctx, s, act, "planned")
+	s.noteRetry(container)
+	logr.FromContextOrDiscard(ctx).Info("first start failed for want of GPU memory: the restart is planned", "container", container)
+}
+
 func (a *Agent) writePodStatus(ctx context.Context, s *sight, data []byte) error {
 	out, err := a.api.patchPodStatus(ctx, s.pod, data)
 	if err != nil {

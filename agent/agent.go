@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 
+	"pitstop.dev/agent/health"
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cri"
 )
@@ -28,9 +29,11 @@ type Agent struct {
 	images  *images
 	drains  *drains
 	stops   *stops
+	looks   *looks
 	feed    *cri.Feed
 	events  *events
 	metrics *metrics
+	health  *health.Monitor
 
 	pods    *store[*corev1.Pod]
 	updates *store[*v1alpha1.InPlaceUpdate]
@@ -56,6 +59,7 @@ func New(cfg Config) (*Agent, error) {
 		kubelet: kubelet{dir: cfg.KubeletDir}, node: &nodeReader{api: api, name: cfg.NodeName},
 		keeper: newKeeper(cfg),
 		images: newImages(cfg), drains: newDrains(cfg), stops: newStops(cfg),
+		looks:  newLooks(cfg),
 		feed:   cfg.Runtime.NewFeed(),
 		events: newEvents(api, cfg.NodeName),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
@@ -66,6 +70,11 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a.pods = newStore(api.podsOf(cfg.NodeName), &corev1.Pod{}, cfg.Clock, a.queue.Add)
 	a.updates = newStore(api.updatesOf(cfg.NodeName), &v1alpha1.InPlaceUpdate{}, cfg.Clock, a.queue.Add)
+	a.health = health.NewMonitor(cfg.GPUs, healthAPI{a}, cfg.Clock)
+	m.registry.MustRegister(a.health)
+	if cfg.Health == nil && cfg.GPUs.Reader != nil {
+		a.cfg.Health = a.health
+	}
 	return a, nil
 }
 
@@ -84,6 +93,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		for range workers {
 			wg.Go(func() { a.work(ctx) })
 		}
+		wg.Go(func() { a.health.Run(ctx) })
 		<-ctx.Done()
 	}
 	a.queue.ShutDown()
@@ -91,6 +101,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.images.wait()
 	a.drains.wait()
 	a.stops.wait()
+	a.looks.wait()
 	a.events.stop()
 	log.Info("agent stops", "node", a.cfg.NodeName)
 	return errors.Join(a.keeper.close())

@@ -77,6 +77,16 @@ func (a *apiServer) node(ctx context.Context, name string) (*corev1.Node, error)
 	return &node, nil
 }
 
+// patchNodeStatus writes conditions of the Node with a strategic merge patch.
+func (a *apiServer) patchNodeStatus(ctx context.Context, name string, data []byte) (*corev1.Node, error) {
+	var out corev1.Node
+	err := a.core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(name).SubResource("status").Body(data).Do(ctx).Into(&out)
+	if err != nil {
+		return nil, fmt.Errorf("patch node %s: %w", name, err)
+	}
+	return &out, nil
+}
+
 func (a *apiServer) update(ctx context.Context, key types.NamespacedName) (*v1alpha1.InPlaceUpdate, error) {
 	var u v1alpha1.InPlaceUpdate
 	err := a.pitstop.Get().Namespace(key.Namespace).Resource("inplaceupdates").Name(key.Name).Do(ctx).Into(&u)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"pitstop.dev/agent/health"
 	"pitstop.dev/agent/journal"
 	"pitstop.dev/cri"
 	"pitstop.dev/readiness"
@@ -37,6 +38,13 @@ type Config struct {
 	// Scraper reads the engines' metrics. Required.
 	Scraper *readiness.Scraper
 
+	// Residency looks at the GPUs of Pods. nil: nobody can, and nothing depends on them.
+	Residency Residency
+	// Health judges GPUs. nil: none is sick.
+	Health Health
+	// ReleaseDeadline is how long after the end of a container its memory may still be held on a GPU. Default 120 s.
+	ReleaseDeadline time.Duration
+
 	// KubeletDir is kubelet's root folder as this process sees it; its sockets tell whether
 	// kubelet and device plugins are up and since when. Default /var/lib/kubelet.
 	KubeletDir string
@@ -48,6 +56,9 @@ type Config struct {
 	// MinFreeBytes is the free space on the image file system below which nothing is pulled.
 	// 0: it is not looked at.
 	MinFreeBytes int64
+
+	// GPUs says how the GPUs of the node are watched. The zero value: they are not.
+	GPUs health.Config
 
 	// Clock is the time source. Default: the real one.
 	Clock clock.WithTicker
@@ -72,9 +83,10 @@ func (c Config) Validate() error {
 	need(c.Journal.Dir != "", "journal folder is missing")
 	need(c.Scraper != nil, "scraper is missing")
 	need(c.Parallel >= 0, "parallel is negative")
+	need(c.ReleaseDeadline >= 0, "release deadline is negative")
 	need(c.Settle >= 0, "settle is negative")
 	need(c.MinFreeBytes >= 0, "minimum of free bytes is negative")
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.GPUs.Validate())...)
 }
 
 func (c Config) withDefaults() Config {

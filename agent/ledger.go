@@ -139,7 +139,8 @@ func (s *sight) kindOf(c corev1.ContainerStatus, id string) journal.RestartKind 
 	switch {
 	case id == before.ContainerID:
 		return journal.Crash // from before the update
-	case patched && c.RestartCount == before.RestartCount+1:
+	case patched && c.RestartCount == before.RestartCount+1,
+		patched && c.RestartCount == before.RestartCount+2 && s.retried(c.Name, &s.order.Status.Containers[i]):
 		return journal.Planned
 	case !asked && !s.order.Status.Stage.Ended():
 		return journal.Peer

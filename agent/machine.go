@@ -59,6 +59,9 @@ const (
 	ActPatch Action = "Patch"
 	// ActStop kills the container Step.ContainerID, whose time to stop is over.
 	ActStop Action = "Stop"
+	// ActRetry notes that the first start of Step.Container failed for want of GPU memory, so that the next one is
+	// planned as well.
+	ActRetry Action = "Retry"
 	// ActOpen puts the Pod back in traffic, with its labels.
 	ActOpen Action = "Open"
 )
@@ -74,6 +77,7 @@ type Step struct {
 	Until       time.Time
 	Image       string
 	ContainerID string
+	Container   string
 }
 
 // patient reports whether the step waits for people or the coordinator, whom no deadline hurries.
@@ -82,7 +86,9 @@ func (s Step) patient() bool {
 }
 
 // Next returns the one step that moves u on, as far as its permit allows.
-func Next(u Update, now time.Time) Step {
+func Next(u Update, now time.Time) Step { return u.withGPUs(u.next(now)) }
+
+func (u Update) next(now time.Time) Step {
 	switch {
 	case u.Pod.Gone && u.Report.Stage.Ended():
 		return Step{Do: ActDone, Stage: u.Report.Stage}
@@ -181,6 +187,8 @@ func (u Update) swap(now time.Time) Step {
 	switch {
 	case !u.drainedReported() && !u.Node.RuntimeUp:
 		return u.waitOrRefuse(now, v1alpha1.StageDraining, v1alpha1.WaitingRuntime, "the containers of the baseline are not known")
+	case !u.drainedReported() && u.GPUs.awaitsLook(now):
+		return u.awaitLook(now, v1alpha1.StageDraining)
 	case !u.drainedReported():
 		return u.reportPermit(at, v1alpha1.PermitSwap)
 	case !u.Order.Permit.Allows(v1alpha1.PermitSwap):
@@ -219,6 +227,11 @@ func (u Update) afterSwap(now time.Time) Step {
 	if s, ok := u.overdueStop(now); ok {
 		return s
 	}
+	for _, decide := range []func() (Step, bool){u.memoryFailure, u.plannedRetry} {
+		if s, ok := decide(); ok {
+			return s
+		}
+	}
 	if u.opensEarly() {
 		return Step{Do: ActOpen, Stage: v1alpha1.StageProved}
 	}
@@ -236,8 +249,7 @@ func (u Update) opensEarly() bool {
 
 // open takes a proved Pod to service.
 func (u Update) open(now time.Time) Step {
-	verified := u.Pod.ContainersReady
-	switch {
+	switch verified := u.verified(); {
 	case u.opensVerified() && !verified:
 		return u.load(now)
 	case u.failed() && u.Pod.GateOpen && !u.Pod.Ready:
@@ -274,8 +286,14 @@ func (u Update) endUntouched() Step {
 	return Step{Do: ActReport, Stage: v1alpha1.StageInService}
 }
 
-// load waits for the engine.
+// verified reports whether a proved Pod has come up on GPUs that were given back.
+func (u Update) verified() bool { return u.Pod.ContainersReady && u.memoryReleased() }
+
+// load waits for the engine, and for the memory of the one before.
 func (u Update) load(now time.Time) Step {
+	if u.Pod.ContainersReady {
+		return u.awaitRelease()
+	}
 	return u.failLate(now, v1alpha1.StageProved, v1alpha1.WaitingLoad, "the new containers run and are not ready yet")
 }
 
@@ -343,5 +361,6 @@ func (u Update) fail(reason v1alpha1.Reason, message string) Step {
 
 // mayComeGood reports whether a failed attempt is worth another look.
 func (u Update) mayComeGood() bool {
-	return slices.Contains([]v1alpha1.Reason{v1alpha1.FailedDeadline, v1alpha1.FailedStopStuck, v1alpha1.FailedImageRewritten}, u.Report.Reason)
+	return u.failedForMemory() ||
+		slices.Contains([]v1alpha1.Reason{v1alpha1.FailedDeadline, v1alpha1.FailedStopStuck, v1alpha1.FailedImageRewritten}, u.Report.Reason)
 }

@@ -60,6 +60,10 @@ type Container struct {
 	// Crashes and Peer count restarts since the baseline that nobody planned.
 	Crashes int32
 	Peer    int32
+	// Retried: its first start is known to have failed for want of GPU memory. The restart after it is planned.
+	Retried bool
+	// Starved: it has just been found out to have.
+	Starved bool
 	// Stopping is true while a kill of Now is under way or was just tried.
 	Stopping bool
 	// Killed is when this process first tried to kill Now; zero if it did not.

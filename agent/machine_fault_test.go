@@ -13,7 +13,7 @@ import (
 // TestPropertyFindsFaults breaks the machine in one way at a time. The rules of the property must
 // find each, or they prove nothing.
 func TestPropertyFindsFaults(t *testing.T) {
-	const enough = 400 // histories
+	const enough = 1000 // histories
 	for name, fault := range faults() {
 		t.Run(name, func(t *testing.T) {
 			other := ""
@@ -146,6 +146,27 @@ func faults() map[string]fault {
 		"holds for a failure before it says so": does("which is not ready", func(u Update, s *Step) {
 			if s.Reason == v1alpha1.FailedDeadline && s.Do == ActReport && u.Pod.patchedByOrder && !u.Pod.Hold.Placed() {
 				*s = do(ActHold, v1alpha1.StageFailed)
+			}
+		}),
+		"verifies without a verdict": sees("is \"\"", func(u *Update) { u.GPUs.Judged = false }),
+		"fails for what is not known": sees("for memory", func(u *Update) {
+			if u.GPUs.Verdict == v1alpha1.VerdictUnknown {
+				u.GPUs.Verdict = v1alpha1.VerdictLeaked
+			}
+		}),
+		"fails before the release deadline": sees("after the end of the old container", func(u *Update) {
+			if !u.GPUs.HeldUntil.IsZero() {
+				u.GPUs.Verdict = v1alpha1.VerdictHeldByOther
+			}
+		}),
+		"starts on a sick GPU": sees("sick GPU", func(u *Update) {
+			if u.Node.NotNow == v1alpha1.WaitingGPU {
+				u.Node.NotNow = ""
+			}
+		}),
+		"excuses every first crash": sees("planned 2 restarts", func(u *Update) {
+			for i := range u.Containers {
+				u.Containers[i].Starved = u.Containers[i].Starved || u.Containers[i].Crashes == 1
 			}
 		}),
 		"lets a failed Pod in": does("is Failed, and not held", func(_ Update, s *Step) {

@@ -109,6 +109,8 @@ func (u Update) hold(now time.Time) Step {
 		return u.waitForJournal(now, at)
 	case u.Node.NotNow != "":
 		return u.waitOrRefuse(now, at, u.Node.NotNow, u.Node.NotNowMessage).by(u.Node.NotNowUntil)
+	case u.GPUs.awaitsLook(now):
+		return u.awaitLook(now, at)
 	default:
 		return Step{Do: ActHold, Stage: v1alpha1.StageDraining}
 	}

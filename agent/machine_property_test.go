@@ -31,6 +31,7 @@ type podPlan struct {
 	unit, devices, undead bool
 	mute                  bool
 	slow                  time.Duration
+	memory                memoryPlan
 	first                 orderPlan
 	final                 []string // the images of its last order, which is given in peace
 }
@@ -77,6 +78,13 @@ func drawPod(t *rapid.T) podPlan {
 	}
 	p.first = drawOrder(t, p)
 	p.final = rapid.SliceOfN(rapid.SampledFrom(slices.DeleteFunc(allImages(), func(i string) bool { return i == "crash2" })), p.containers, p.containers).Draw(t, "final")
+	p.memory = memoryPlan{
+		gpus:    rapid.IntRange(0, 2).Draw(t, "GPUs"),
+		frees:   rapid.SampledFrom([]time.Duration{time.Millisecond, 20 * time.Second, 3 * time.Minute, 24 * time.Hour}).Draw(t, "memory is free after"),
+		modest:  rapid.Bool().Draw(t, "room for two"),
+		imports: rapid.IntRange(0, 3).Draw(t, "imported by another Pod") == 0,
+		blind:   rapid.SampledFrom([]int{0, 0, 10, 2, 1}).Draw(t, "a look that fails in"),
+	}
 	return p
 }
 
@@ -88,7 +96,7 @@ func drawAction(t *rapid.T, pods []podPlan) action {
 	kinds := []string{
 		"order", "order", "order", "order", "order", "order", "order", "order", "permit", "permit", "permit", "permit",
 		"cancel", "cancel", "cancel", "delete order", "delete order", "delete pod", "hold", "release",
-		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "router", "late answer", "collect", "collect", "bury", "bury", "crash container", "edit gate",
+		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "router", "late answer", "collect", "collect", "bury", "bury", "crash container", "edit gate", "probe", "sick",
 	}
 	a := action{
 		ticks: rapid.SampledFrom([]int{5, 1, 2, 3, 8, 11, 15, 20, 30, 60}).Draw(t, "ticks"),
@@ -100,7 +108,7 @@ func drawAction(t *rapid.T, pods []podPlan) action {
 		a.order = drawOrder(t, pods[a.pod])
 	case "collect":
 		a.image = rapid.SampledFrom(allImages()).Draw(t, "image")
-	case "runtime", "kubelet", "journal", "registry", "router":
+	case "runtime", "kubelet", "journal", "registry", "router", "probe", "sick":
 		a.lasts = rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 3 * time.Minute}).Draw(t, "lasts")
 	}
 	return a
@@ -238,6 +246,11 @@ func (w *world) do(a action) {
 		w.journalFails(a.lasts)
 	case "lose journal":
 		clear(w.agent.records)
+		w.forgetful()
+	case "probe":
+		w.probeFails(a.lasts)
+	case "sick":
+		w.gpusSicken(a.lasts)
 	case "registry":
 		w.registryFails(a.lasts)
 	case "router":
@@ -265,6 +278,7 @@ func (w *world) calm() {
 	w.agent.crash = 0
 	for _, p := range w.pods {
 		p.undead = false
+		w.heal(p)
 		w.operatorHold(p, false)
 		for p.ipu != nil && p.ipu.Spec.Permit != v1alpha1.PermitServe {
 			w.permit(p)
@@ -308,7 +322,7 @@ func (h history) play(b brain) (*world, error) {
 	w.agent.crash = h.crash
 	for i, plan := range h.pods {
 		w.addPod(&simPod{
-			name: fmt.Sprintf("p%d", i), unit: plan.unit, devices: plan.devices, undead: plan.undead, mute: plan.mute, slow: plan.slow,
+			name: fmt.Sprintf("p%d", i), unit: plan.unit, devices: plan.devices, undead: plan.undead, mute: plan.mute, slow: plan.slow, memory: plan.memory,
 		}, plan.containers)
 	}
 	for i, p := range w.pods {

@@ -40,7 +40,7 @@ func (u Update) proveOne(c Container, now time.Time) (s Step, wait bool) {
 		}
 	}
 	switch {
-	case c.Crashes >= crashLimit && !u.Pod.ContainersReady:
+	case c.Crashes >= crashLimit && !u.Pod.ContainersReady && !now.Before(u.GPUs.HeldUntil):
 		return u.fail(v1alpha1.FailedCrashLooping, "container "+c.Name+" crashed "+strconv.Itoa(int(c.Crashes))+
 			" times with image "+c.SpecImage+": see its logs, then update to a good image"), true
 	case proof.State == ProofMissing:

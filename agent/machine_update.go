@@ -14,6 +14,7 @@ type Update struct {
 	Pod        Pod
 	Node       Node
 	Drain      Drain
+	GPUs       GPUs
 	Containers []Container
 	// PatchDenied is the API server's message if it refused this attempt's patch for good.
 	PatchDenied string
@@ -234,7 +235,7 @@ func (u Update) mustOpen() bool {
 }
 
 func (u Update) provedStage() v1alpha1.Stage {
-	if u.Pod.ContainersReady {
+	if u.verified() {
 		return v1alpha1.StageVerified
 	}
 	return v1alpha1.StageProved

@@ -14,6 +14,7 @@ import (
 	"pitstop.dev/agent/journal"
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cri"
+	"pitstop.dev/gpu/residency"
 	"pitstop.dev/readiness"
 )
 
@@ -34,6 +35,7 @@ type sight struct {
 	drain  readiness.Drain
 	// elsewhere is the node of the Pod if it runs on another one.
 	elsewhere string
+	looks     []residency.Sample // looks at its GPUs that are over since the last one
 }
 
 // look reads the Pod and its order. A Pod that the cache does not have is asked for: what is
@@ -79,6 +81,7 @@ func (a *Agent) observe(s *sight, read func()) Update {
 	}
 	s.track = a.tracks.of(s.key, s.token, s.pod.UID, s.now)
 	a.images.forget(func(token string) bool { return token != s.token && sameOrder(token, s.token) })
+	a.takeLooks(s)
 	read()
 	u.PatchDenied, u.Node = s.track.denied, s.node
 	u.Stage, u.Since = a.tracks.since(s)
@@ -87,6 +90,7 @@ func (a *Agent) observe(s *sight, read func()) Update {
 		u.Order.Want = append(u.Order.Want, c.Name)
 	}
 	a.observeContainers(s, &u)
+	a.observeGPUs(s, &u)
 	return u
 }
 
@@ -124,6 +128,7 @@ func (a *Agent) read(ctx context.Context, s *sight) {
 	}
 	if s.order != nil && patched != s.token && s.order.Spec.Permit.Allows(v1alpha1.PermitDrain) {
 		a.notNow(ctx, s.pod, &s.node)
+		a.notWhileSick(s)
 	}
 }
 

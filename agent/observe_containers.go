@@ -127,12 +127,16 @@ func (a *Agent) observeRunning(s *sight, c *Container, reports []v1alpha1.Contai
 	}
 	before := reports[i].Before
 	c.Before = Baseline{ID: before.ContainerID, ImageID: before.ImageID, Image: before.Image}
+	c.Retried = before.Image != c.SpecImage && s.retried(c.Name, &reports[i])
 	restarts := int32(now.RestartCount) - before.RestartCount
 	switch {
 	case !ok || now.ID == before.ContainerID:
 	case before.Image == c.SpecImage:
 		c.Peer = max(restarts, reports[i].Peer)
 	case now.Hash == c.SpecHash:
-		c.Crashes = max(restarts-1, reports[i].Crashes)
+		c.Crashes = max(restarts-c.starts(), reports[i].Crashes)
+		if c.Retried && reports[i].Planned < c.starts() { // reported as a crash, and found out to be none
+			c.Crashes = max(restarts-c.starts(), reports[i].Crashes-1)
+		}
 	}
 }

@@ -25,7 +25,7 @@ func NewProcess(node string, c clock.PassiveClock) *Process {
 	cfg := Config{NodeName: node, Clock: simulated{PassiveClock: c}, Parallel: 1}
 	return &Process{&Agent{
 		cfg: cfg, metrics: newMetrics(), tracks: newTracks(),
-		images: newImages(cfg), drains: newDrains(cfg), stops: newStops(cfg),
+		images: newImages(cfg), drains: newDrains(cfg), stops: newStops(cfg), looks: newLooks(cfg),
 	}}
 }
 

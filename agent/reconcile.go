@@ -54,6 +54,9 @@ func (a *Agent) reconcile(ctx context.Context, key types.NamespacedName) (time.T
 // turn decides one step and takes it. moved reports whether there may be another one now.
 func (a *Agent) turn(ctx context.Context, s *sight) (step Step, moved bool, err error) {
 	u, step := a.decide(s, func() { a.read(ctx, s) })
+	if u.GPUs.Due {
+		a.looks.ask(ctx, s.pod, a.wake(s.key))
+	}
 	moved, err = a.take(ctx, s, u, step)
 	switch {
 	case s.order == nil:
@@ -155,6 +158,9 @@ func (a *Agent) take(ctx context.Context, s *sight, u Update, step Step) (moved 
 		a.hint(ctx, s, journal.Action{Kind: journal.Stop, Subject: step.ContainerID})
 		a.stops.kill(ctx, step.ContainerID, a.wake(s.key))
 		return true, nil
+	case ActRetry:
+		a.planRetry(ctx, s, step.Container)
+		return true, nil
 	case ActOpen:
 		return true, a.open(ctx, s)
 	}
@@ -212,6 +218,7 @@ func (a *Agent) end(ctx context.Context, s *sight, outcome string) {
 	if one := a.tracks.drop(s.key); one != nil {
 		a.images.forget(func(token string) bool { return sameOrder(token, one.token) })
 		a.drains.stop(one.pod)
+		a.looks.forget(one.pod)
 	}
 	switch {
 	case s.pod == nil:

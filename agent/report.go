@@ -18,6 +18,9 @@ import (
 
 // report writes the step's stage, with all that is known by now, to the order's status.
 func (a *Agent) report(ctx context.Context, s *sight, u Update, step Step) error {
+	if step.Stage == v1alpha1.StageDrained {
+		s.takeBaseline(u)
+	}
 	status := a.status(s, u, step)
 	if step.Stage == v1alpha1.StageDrained {
 		a.recordBaseline(ctx, s, status)
@@ -131,6 +134,7 @@ func (a *Agent) status(s *sight, u Update, step Step) v1alpha1.InPlaceUpdateStat
 	}
 	if s.pod != nil && !u.Pod.Gone {
 		a.fillContainers(s, u, step, &st)
+		s.fillGPUs(u, step, &st)
 		a.fillTimings(s, u, step, &st)
 	}
 	fillConditions(s, step, &st)
@@ -169,7 +173,7 @@ func (a *Agent) fillContainers(s *sight, u Update, step Step, st *v1alpha1.InPla
 			r.After = stateOf(s, s.pod.Spec.Containers[j])
 		}
 		if r.Before != nil && r.Before.Image != c.SpecImage && c.Now.Hash == c.SpecHash && c.Now.ID != r.Before.ContainerID {
-			r.Planned = 1
+			r.Planned = c.starts()
 		}
 	}
 }
@@ -203,7 +207,8 @@ func (a *Agent) recordBaseline(ctx context.Context, s *sight, st v1alpha1.InPlac
 			Hash: now.Hash, RestartCount: c.Before.RestartCount,
 		})
 	}
-	if err := a.keeper.with(ctx, func(j *journal.Journal) error { return j.Baseline(s.attempt(), before) }); err != nil {
+	before, gpus := journaled(s.track.memory.baseline, before, s.nameOf)
+	if err := a.keeper.with(ctx, func(j *journal.Journal) error { return j.Baseline(s.attempt(), before, gpus...) }); err != nil {
 		logr.FromContextOrDiscard(ctx).V(1).Info("baseline is not on record", "cause", err.Error())
 	}
 }

@@ -36,6 +36,7 @@ type track struct {
 	first    map[string]int32 // restart counts at the first look, by container
 	denied   string           // why the API server refused the patch
 	reported time.Time        // latest report of a wait
+	memory   memory           // of its GPUs
 }
 
 func newTracks() *tracks { return &tracks{open: map[types.NamespacedName]*track{}} }

@@ -60,10 +60,10 @@ func newSimAgent(w *world, b brain) *simAgent {
 // restart is a crash and the next process: only what is in the API, the runtime and the journal
 // is left.
 func (a *simAgent) restart() {
-	cfg := Config{NodeName: "node", Clock: a.w.clock, Parallel: 1}
+	cfg := Config{NodeName: "node", Clock: a.w.clock, Parallel: 1, Residency: simGPUs{a.w}, Health: simGPUs{a.w}}
 	a.memory = &Agent{
 		cfg: cfg, metrics: a.metrics, tracks: newTracks(),
-		images: newImages(cfg), drains: newDrains(cfg), stops: newStops(cfg),
+		images: newImages(cfg), drains: newDrains(cfg), stops: newStops(cfg), looks: newLooks(cfg),
 	}
 	a.dirty, a.wakes, a.last = map[string]bool{}, map[string]time.Time{}, map[string]Step{}
 	a.jobs, a.follows = nil, map[string]followed{}
@@ -136,6 +136,9 @@ func (a *simAgent) turn(p *simPod) (step Step, moved bool) {
 	case s.order != nil:
 		u := a.memory.observe(s, read)
 		step = a.next(u, s.now)
+		if u.GPUs.Due {
+			a.look(p)
+		}
 		moved = a.take(p, s, u, step)
 		if !moved && step.Do != ActDone && s.order == p.ipu {
 			step = a.reportWait(p, s, u, step)
@@ -169,6 +172,9 @@ func (a *simAgent) read(p *simPod, s *sight) {
 	if until := w.kubeletStarted.Add(20 * time.Second); p.devices && asks && w.now.Before(until) {
 		s.node.NotNow, s.node.NotNowUntil = v1alpha1.WaitingSettle, until
 	}
+	if asks {
+		a.memory.notWhileSick(s)
+	}
 	a.scrape(p, s)
 }
 
@@ -201,7 +207,12 @@ func (a *simAgent) take(p *simPod, s *sight, u Update, step Step) (moved bool) {
 	case ActDone:
 		a.end(p, s)
 		return false
+	case ActRetry:
+		a.noteRetry(s, step.Container)
 	case ActReport:
+		if step.Stage == v1alpha1.StageDrained {
+			s.takeBaseline(u)
+		}
 		a.write(p, s, a.memory.status(s, u, step))
 		if step.Stage == v1alpha1.StageDrained {
 			a.recordBaseline(s, p.ipu.Status.Containers)
@@ -274,6 +285,7 @@ func (a *simAgent) reportWait(p *simPod, s *sight, u Update, step Step) Step {
 func (a *simAgent) end(p *simPod, s *sight) {
 	if one := a.memory.tracks.drop(s.key); one != nil {
 		a.memory.images.forget(func(token string) bool { return sameOrder(token, one.token) })
+		a.memory.looks.forget(one.pod)
 		delete(a.follows, p.name)
 	}
 	if s.pod == nil {
@@ -292,13 +304,15 @@ func (a *simAgent) recordBaseline(s *sight, reports []v1alpha1.ContainerReport) 
 		return
 	}
 	old := a.records[s.pod.UID]
-	r := journal.Record{}
+	r := journal.Record{Attempt: s.attempt(), BootID: "boot"}
 	if old.Open() {
 		r.PriorIDs = slices.Clone(old.PriorIDs)
 	}
 	for _, c := range reports {
 		r.PriorIDs = append(r.PriorIDs, c.Before.ContainerID)
+		r.Before = append(r.Before, journal.Baseline{Container: c.Name, ContainerID: c.Before.ContainerID})
 	}
+	r.Before, r.GPUs = journaled(s.track.memory.baseline, r.Before, s.nameOf)
 	a.records[s.pod.UID] = r
 }
 

@@ -30,6 +30,7 @@ func (w *world) kubeletRestarts(d time.Duration) {
 
 func (w *world) journalFails(d time.Duration) {
 	w.journalUp = false
+	w.forgetful()
 	w.unseen()
 	w.after(d, func() {
 		w.journalUp = true

@@ -21,6 +21,9 @@ type simPod struct {
 	slow    time.Duration // how long its old engine takes to stop
 	undead  bool          // a kill of its containers takes minutes
 	mute    bool          // its engine publishes no requests
+	memory  memoryPlan
+	gpus    []*simGPU
+	starved map[string]int // by container: how often it ran while memory of an ended one was held
 
 	pod   *corev1.Pod             // in the API; nil once it is gone
 	ipu   *v1alpha1.InPlaceUpdate // in the API; nil if there is none
@@ -44,7 +47,7 @@ type simPod struct {
 
 // addPod makes a Pod whose containers run v1 and serve.
 func (w *world) addPod(p *simPod, containers int) {
-	p.up, p.starts = map[string]bool{}, map[string]int{}
+	p.up, p.starts, p.starved = map[string]bool{}, map[string]int{}, map[string]int{}
 	p.backoff, p.stopping, p.onExit = map[string]time.Time{}, map[string]bool{}, map[string]func(){}
 	p.rules.init()
 	p.pod = &corev1.Pod{
@@ -67,6 +70,10 @@ func (w *world) addPod(p *simPod, containers int) {
 		w.images["v1"] = true
 		w.run(p, name, "v1", cri.Running)
 		p.up[p.newest(name).ID] = true
+	}
+	w.equip(p)
+	for _, spec := range p.pod.Spec.Containers {
+		w.claim(p, p.newest(spec.Name))
 	}
 	p.pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.InService, Status: corev1.ConditionTrue, Reason: "NoHold"}}
 	w.pods = append(w.pods, p)

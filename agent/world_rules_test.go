@@ -11,17 +11,23 @@ import (
 
 // The rules are what the agent promises about one Pod, told from what really happens to it.
 type rules struct {
-	patches  map[string]int // by token
-	planned  map[string]int // kills for a new image, by token and container
-	swapping bool           // patched under a hold that has not been given back
-	failed   bool           // that hold was put on for a failure, and the Pod has not come good
-	killed   time.Time      // first kill since the latest patch
-	patient  time.Time      // latest wait for people or the coordinator
-	turns    int            // at one moment
-	at       time.Time
+	patches   map[string]int  // by token
+	planned   map[string]int  // kills for a new image, by token and container
+	swapping  bool            // patched under a hold that has not been given back
+	failed    bool            // that hold was put on for a failure, and the Pod has not come good
+	killed    time.Time       // first kill since the latest patch
+	patient   time.Time       // latest wait for people or the coordinator
+	blind     bool            // a look at its GPUs has failed
+	forgetful bool            // the journal could not be written, or was lost
+	gone      map[string]bool // containers that a patch replaced
+	replaced  time.Time       // when the last of them ended
+	turns     int             // at one moment
+	at        time.Time
 }
 
-func (r *rules) init() { r.patches, r.planned = map[string]int{}, map[string]int{} }
+func (r *rules) init() {
+	r.patches, r.planned, r.gone = map[string]int{}, map[string]int{}, map[string]bool{}
+}
 
 // before checks a step against the world as it is found.
 func (r *rules) before(w *world, p *simPod, s *sight, step Step) {
@@ -33,6 +39,7 @@ func (r *rules) before(w *world, p *simPod, s *sight, step Step) {
 	}
 	switch step.Do {
 	case ActHold:
+		r.healthy(w, p, s)
 		r.holds(w, p, s, step)
 	case ActPatch:
 		r.patchesImages(w, p, s)
@@ -40,7 +47,7 @@ func (r *rules) before(w *world, p *simPod, s *sight, step Step) {
 		r.stops(w, p, s, step)
 	case ActOpen:
 		r.opens(w, p, s)
-	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge, ActAnnounce:
+	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge, ActAnnounce, ActRetry:
 	}
 }
 
@@ -60,7 +67,7 @@ func (r *rules) after(w *world, s *sight, step Step) {
 		if r.killed.IsZero() {
 			r.killed = w.now
 		}
-	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge, ActAnnounce:
+	case ActNone, ActDone, ActReport, ActPull, ActAcknowledge, ActAnnounce, ActRetry:
 	}
 }
 
@@ -224,6 +231,7 @@ func (r *rules) reports(w *world, p *simPod, order *v1alpha1.InPlaceUpdate, to v
 		from = ""
 	}
 	patched := r.patches[order.Token()] > 0
+	r.residency(w, p, order, to)
 	r.failed = r.failed && to.Stage != v1alpha1.StageVerified // it came good after all
 	switch {
 	case from.Ended() && to.Stage != from:
@@ -290,6 +298,7 @@ func (r *rules) exited(w *world, p *simPod, c cri.Container) {
 		if spec.Name != c.Name || c.Hash == w.hash(c.Name, spec.Image) {
 			continue
 		}
+		r.gone[c.ID], r.replaced = true, w.now
 		key := v1alpha1.PatchMarkOf(p.pod).Token + " " + c.Name
 		if r.planned[key]++; r.planned[key] > 1 {
 			w.broken(p, "container %s is replaced twice for one patch", c.Name)

@@ -68,9 +68,14 @@ func (w *world) begin(p *simPod, id, image string) {
 	c.State, c.StartedAt = cri.Running, w.now
 	key := c.Name + " " + image
 	p.starts[key]++
+	p.starve()
 	w.agent.wake(p)
 	w.kick(p)
 	switch kind := registry(image); {
+	case !w.claim(p, c):
+		w.note(p, "%s finds no memory", id)
+		w.after(w.jitter(3*time.Second), func() { w.exit(p, id) })
+		p.backoff[key] = w.now.Add(10 * time.Second)
 	case kind.foreign, kind.crashes < 0, p.starts[key] <= kind.crashes:
 		w.after(w.jitter(3*time.Second), func() { w.exit(p, id) })
 		p.backoff[key] = w.now.Add(min(5*time.Minute, 10*time.Second<<min(p.starts[key], 5)))
@@ -98,7 +103,9 @@ func (w *world) exit(p *simPod, id string) {
 	if c == nil || c.State != cri.Running {
 		return
 	}
-	c.State, c.FinishedAt = cri.Exited, w.now
+	c.State, c.FinishedAt, c.ExitCode = cri.Exited, w.now, 1
+	w.release(p, id)
+	p.starve()
 	delete(p.up, id)
 	p.idle = w.now
 	p.rules.exited(w, p, *c)

@@ -25,6 +25,7 @@ type world struct {
 	hashes map[string]string
 	serial int
 
+	gpuUp, sick                                           bool
 	runtimeUp, kubeletUp, journalUp, registryUp, routerUp bool
 	kubeletEpoch                                          int
 	kubeletStarted                                        time.Time
@@ -43,7 +44,7 @@ func newWorld(seed uint64, next brain) *world {
 	w := &world{
 		clock: clocktesting.NewFakeClock(begin()), now: begin(), rng: rand.New(rand.NewPCG(seed, 0)),
 		images: map[string]bool{}, hashes: map[string]string{},
-		runtimeUp: true, kubeletUp: true, journalUp: true, registryUp: true, routerUp: true, kubeletStarted: begin().Add(-time.Hour),
+		gpuUp: true, runtimeUp: true, kubeletUp: true, journalUp: true, registryUp: true, routerUp: true, kubeletStarted: begin().Add(-time.Hour),
 	}
 	w.agent = newSimAgent(w, next)
 	return w

@@ -180,6 +180,9 @@ func TestTheAgentMayPatchNothingElseOfAPod(t *testing.T) {
 		"status: an annotation":                 {patch: `{"metadata":{"annotations":{"team":"y"}}}`, want: "not team"},
 		"status: the hold of the coordinator":   {patch: `{"metadata":{"annotations":{"pitstop.dev/hold.unit":null}}}`, want: "not pitstop.dev/hold.unit"},
 		"status: a finalizer removed":           {patch: `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/f"]}}`, want: "neither finalizers nor owners"},
+		"status: how its GPUs are":              {patch: `{"status":{"conditions":[{"type":"pitstop.dev/GPUHealthy","status":"False","reason":"DeviceLost","message":"x"}]}}`},
+		"status: a lost GPU, and its hold":      {patch: `{"metadata":{"annotations":{"pitstop.dev/hold.device":"x"}},"status":{"conditions":[{"type":"pitstop.dev/GPUHealthy","status":"False"}]}}`},
+		"status: the hold for a sick GPU":       {patch: `{"metadata":{"annotations":{"pitstop.dev/hold.gpu-health":"x"}}}`, want: "not pitstop.dev/hold.gpu-health"},
 		"status: a label and the gate together": {patch: `{"metadata":{"labels":{"x":"y"}},` + gate[1:], want: "not x"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -282,6 +285,7 @@ func TestWhatElseTheAgentWritesIsOfItsNode(t *testing.T) {
 		"an event of another node":      {eventOf(ctx, a, pod, node2), "may not write events of node " + node2},
 		"an event of no node":           {eventOf(ctx, a, pod, ""), "may not write events of others"},
 		"another node's condition":      {a.mergeNode(ctx, node2, condition("pitstop.dev/GPUHealthy")), "may not write nodes of node " + node2},
+		"its own condition":             {a.mergeNode(ctx, node1, condition("pitstop.dev/GPUHealthy")), ""},
 		"a foreign condition":           {a.mergeNode(ctx, node1, condition("Ready")), "not Ready"},
 		"a new foreign condition":       {a.mergeNode(ctx, node1, condition("x")), "not x"},
 		"a condition removed":           {a.mergeNode(ctx, node1, `{"status":{"conditions":[{"type":"Ready","$patch":"delete"}]}}`), "not Ready"},

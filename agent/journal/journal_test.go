@@ -172,15 +172,19 @@ func TestProcessesAreVoidInAnotherBoot(t *testing.T) {
 	j, _ := open(t, o)
 	a := attempt("a", 1)
 	before := []Baseline{{Container: "engine", ContainerID: "c1", Processes: []Process{{PID: 1}}}}
-	must(t, j.Baseline(a, before), j.Close())
+	must(t, j.Baseline(a, before, GPU{UUID: "GPU-1", Version: 2, Used: 70000, Own: 69000}))
+	equal(t, []GPU{{UUID: "GPU-1", Version: 2, Used: 70000, Own: 69000}}, read(t, j, "a").GPUs)
+	must(t, j.Close())
 	o.BootID = "boot-2"
 	j, report := open(t, o)
 	equal(t, Report{Schema: 1, BootChanged: true}, report)
 	want := []Baseline{{Container: "engine", ContainerID: "c1"}}
 	equal(t, want, read(t, j, "a").Before)
+	equal(t, []GPU(nil), read(t, j, "a").GPUs)
 	must(t, j.Intend(a, Action{Kind: Patch}))
 	r := read(t, j, "a")
 	equal(t, want, r.Before)
+	equal(t, []GPU(nil), r.GPUs)
 	equal(t, "boot-2", r.BootID)
 	must(t, j.Close())
 	_, report = open(t, o)

@@ -34,6 +34,7 @@ const (
 	Stop  Kind = "Stop"  // bound the stop of an old container
 	Serve Kind = "Serve" // the opening write: hold and marks removed, gate opened
 	Label Kind = "Label" // a write of labels alone
+	Retry Kind = "Retry" // a first start failed for want of GPU memory: the restart after it was planned
 )
 
 // An Action is one effect: what is done and, where there are several, to which (a container,
@@ -72,7 +73,18 @@ type Process struct {
 	PID     int32  `json:"pid"`
 	Started uint64 `json:"started"` // clock ticks since boot; tells it from a later process of that id
 	GPU     string `json:"gpu"`     // UUID
-	MiB     int64  `json:"mib"`
+	MiB     int64  `json:"mib"`     // -1: unknown
+}
+
+// A GPU is how much of one was used before the update touched the Pod, in MiB.
+type GPU struct {
+	UUID string `json:"uuid"`
+	// Version is that of the NVML call that the amounts are from; 0 if they are not known.
+	Version  int   `json:"version"`
+	Used     int64 `json:"used"`
+	Reserved int64 `json:"reserved"`
+	// Own is what the processes of the Pod held; -1: unknown.
+	Own int64 `json:"own"`
 }
 
 // A Record is what the journal holds of one attempt. It is a copy: changing it changes nothing
@@ -91,6 +103,8 @@ type Record struct {
 	Steps []Step `json:"steps"`
 	// Before is the latest baseline, nil if none was recorded.
 	Before []Baseline `json:"before"`
+	// GPUs belong to Before; nil if they were not known. As its processes they are void in another boot.
+	GPUs []GPU `json:"gpus"`
 	// PriorIDs are the ids of all containers in any baseline of this Pod since an update of it
 	// last ended, this attempt's included.
 	PriorIDs []string `json:"priorIDs"`
@@ -187,11 +201,11 @@ func (r *Record) add(s Step) {
 }
 
 // baseline sets the baseline and says whether that changed the record.
-func (r *Record) baseline(before []Baseline) bool {
-	if slices.EqualFunc(r.Before, before, Baseline.equal) && r.Before != nil {
+func (r *Record) baseline(before []Baseline, gpus []GPU) bool {
+	if slices.EqualFunc(r.Before, before, Baseline.equal) && r.Before != nil && slices.Equal(r.GPUs, gpus) {
 		return false
 	}
-	r.Before = slices.Clone(before)
+	r.Before, r.GPUs = slices.Clone(before), slices.Clone(gpus)
 	for _, b := range before {
 		if b.ContainerID != "" && !slices.Contains(r.PriorIDs, b.ContainerID) {
 			r.PriorIDs = append(r.PriorIDs, b.ContainerID)
@@ -217,7 +231,7 @@ func (r Record) in(boot string) Record {
 	if r.BootID == boot {
 		return r
 	}
-	r.Before = slices.Clone(r.Before)
+	r.Before, r.GPUs = slices.Clone(r.Before), nil
 	for i := range r.Before {
 		r.Before[i].Processes = nil
 	}

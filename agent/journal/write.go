@@ -28,10 +28,10 @@ func (j *Journal) Done(a Attempt, act Action, outcome string) error {
 	return wrap(err, a, "outcome of "+string(act.Kind))
 }
 
-// Baseline records the containers as they are before the swap. A later baseline of the attempt
-// replaces the earlier one; PriorIDs keeps the ids of both. Errors as those of Intend.
-func (j *Journal) Baseline(a Attempt, before []Baseline) error {
-	err := j.write(a, margin, func(r *Record, _ time.Time) bool { return r.baseline(before) })
+// Baseline records the containers as they are before the swap, and the GPUs where they are known. A later
+// baseline of the attempt replaces the earlier one; PriorIDs keeps the ids of both. Errors as those of Intend.
+func (j *Journal) Baseline(a Attempt, before []Baseline, gpus ...GPU) error {
+	err := j.write(a, margin, func(r *Record, _ time.Time) bool { return r.baseline(before, gpus) })
 	return wrap(err, a, "baseline")
 }
 

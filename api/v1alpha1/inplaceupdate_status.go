@@ -82,7 +82,8 @@ type ContainerReport struct {
 	// +optional
 	After *ContainerState `json:"after,omitempty"`
 
-	// planned counts the restarts that this update asked for.
+	// planned counts the restarts that this update asked for: one, and another one where the first start failed
+	// because memory of the container before was still held on a GPU.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Planned int32 `json:"planned,omitempty"`
@@ -139,11 +140,32 @@ type GPUReport struct {
 	// +optional
 	After *int64 `json:"after,omitempty"`
 
-	// verdict is the residency verdict.
+	// verdict says what became of the memory that was held before. Absent: not decided yet.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
-	Verdict string `json:"verdict,omitempty"`
+	Verdict Verdict `json:"verdict,omitempty"`
 }
+
+// Verdict is one word of a closed list: what became, after the swap, of the memory that the Pod held on a GPU.
+// The first four let the update go on; the others stop it, once the release deadline is over.
+type Verdict string
+
+const (
+	// VerdictReleased: the memory was given back, and the Pod holds none.
+	VerdictReleased Verdict = "Released"
+	// VerdictReloaded: the memory was given back, and a new container holds memory on the same GPU.
+	VerdictReloaded Verdict = "Reloaded"
+	// VerdictRetained: a container that the update left alone kept its memory, and nothing else was left.
+	VerdictRetained Verdict = "Retained"
+	// VerdictUnknown: it could not be told.
+	VerdictUnknown Verdict = "Unknown"
+	// VerdictLeaked: a process that the Pod should be rid of still holds memory.
+	VerdictLeaked Verdict = "Leaked"
+	// VerdictHeldByOther: the Pod's own processes are gone, and their memory is held all the same.
+	VerdictHeldByOther Verdict = "HeldByOther"
+	// VerdictMoved: the Pod has other GPUs than before.
+	VerdictMoved Verdict = "Moved"
+)
 
 // Timings are durations in milliseconds. Absent: not reached.
 type Timings struct {

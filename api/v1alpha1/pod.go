@@ -47,6 +47,11 @@ const (
 	// Without it the container port named "http" counts.
 	MetricsPort = "pitstop.dev/metrics-port"
 
+	// ResidentPrefix starts the annotation that declares how much memory a container may keep on each of its GPUs
+	// while another container of the Pod is updated, as a weight server does. What follows names the container;
+	// the value is in MiB: see ResidentMiB.
+	ResidentPrefix = "pitstop.dev/resident."
+
 	// LabelRevision carries the revision that the Pod runs. The opening write sets it last.
 	LabelRevision = "pitstop.dev/revision"
 

@@ -46,6 +46,9 @@ const (
 	WaitingAPI Reason = "APIServerRefuses"
 	// WaitingGPU: a GPU of the Pod is unhealthy.
 	WaitingGPU Reason = "GPUUnhealthy"
+	// WaitingRelease: memory of the containers before is still held on a GPU of the Pod; the message names the
+	// holder.
+	WaitingRelease Reason = "GPUMemoryHeld"
 	// WaitingAgent: the node has no live agent.
 	WaitingAgent Reason = "AgentMissing"
 	// WaitingAgentTooOld: the node's agent is older than the order it was given.
@@ -99,6 +102,14 @@ const (
 	FailedImageRewritten Reason = "ImageRewritten"
 	// FailedDeadline: a stage after the patch took longer than progressDeadlineSeconds.
 	FailedDeadline Reason = "DeadlineExceeded"
+	// FailedLeaked: after the release deadline a process that the Pod should be rid of still holds memory on a GPU;
+	// the message names it.
+	FailedLeaked Reason = "GPUMemoryLeaked"
+	// FailedHeldByOther: after the release deadline memory of the containers before is still held on a GPU, though
+	// their processes are gone; the message names the holder where it is known.
+	FailedHeldByOther Reason = "GPUMemoryHeldByOther"
+	// FailedMoved: the Pod has other GPUs than before the swap.
+	FailedMoved Reason = "GPUsMoved"
 	// FailedPod: the Pod's phase is Failed or Succeeded; kubelet starts nothing in it any more.
 	FailedPod Reason = "PodFailed"
 )

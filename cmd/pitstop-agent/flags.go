@@ -38,13 +38,15 @@ type flags struct {
 	kubeconfig                  string
 	runtime, runtimeRoot        string
 	hostRoot, kubeletDir        string
-	journalDir, listen          string
+	journalDir, listen, socket  string
 	parallel, verbosity         int
 	settle                      time.Duration
 	minFree                     int64
 	qps                         float32
 	burst                       int
 	metricRunning, metricQueued []string
+	gpus                        gpuFlags
+	health                      healthFlags
 }
 
 func (f *flags) bind(fs *pflag.FlagSet) {
@@ -52,20 +54,28 @@ func (f *flags) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.namespace, "namespace", env("POD_NAMESPACE", "pitstop-system"), "namespace of the agent's Lease (env POD_NAMESPACE)")
 	fs.StringVar(&f.identity, "identity", os.Getenv("POD_UID"), "holder of the Lease: the UID of the agent's Pod (env POD_UID)")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the Pod")
-	fs.StringVar(&f.runtime, "runtime-endpoint", "", "socket of the container runtime; empty: the standard ones are tried")
-	fs.StringVar(&f.runtimeRoot, "runtime-root", "/", "folder under which the standard sockets are tried")
-	fs.StringVar(&f.hostRoot, "host-root", "", "folder under which the image file system is mounted; empty: its free space is not known")
-	fs.StringVar(&f.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's root folder")
+	f.bindRuntime(fs)
 	fs.StringVar(&f.journalDir, "journal-dir", "/var/lib/pitstop/agent", "folder of the journal, on a local file system")
-	fs.StringVar(&f.listen, "listen", ":9464", "address of /healthz, /readyz and /metrics")
+	fs.StringVar(&f.listen, "listen", ":9464", "address of /healthz, /readyz, /v1/states and /metrics")
+	fs.StringVar(&f.socket, "socket", socketPath, "socket of the same for the node itself, as for pitstop-agent check; empty: none")
 	fs.IntVar(&f.parallel, "parallel", 2, "pulls at a time")
 	fs.DurationVar(&f.settle, "settle", 2*time.Minute, "time after a start of kubelet or a device plugin in which no Pod with devices is taken out of traffic")
-	fs.Int64Var(&f.minFree, "min-free-bytes", 10<<30, "free bytes on the image file system below which nothing is pulled; 0: not looked at")
 	fs.Float32Var(&f.qps, "kube-api-qps", 20, "requests per second to the API server")
 	fs.IntVar(&f.burst, "kube-api-burst", 40, "burst of requests to the API server")
 	fs.StringSliceVar(&f.metricRunning, "metric-running", nil, "names of metrics that count running requests, besides those of vLLM and SGLang")
 	fs.StringSliceVar(&f.metricQueued, "metric-waiting", nil, "names of metrics that count waiting requests")
+	f.gpus.bind(fs)
+	f.health.bind(fs)
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log level: 0 what an operator acts on, 1 every step, 2 why something waits")
+}
+
+// bindRuntime binds the flags that say where runtime, images and kubelet are.
+func (f *flags) bindRuntime(fs *pflag.FlagSet) {
+	fs.StringVar(&f.runtime, "runtime-endpoint", "", "socket of the container runtime; empty: the standard ones are tried")
+	fs.StringVar(&f.runtimeRoot, "runtime-root", "/", "folder under which the standard sockets are tried")
+	fs.StringVar(&f.hostRoot, "host-root", "", "folder under which the image file system is mounted; empty: its free space is not known")
+	fs.StringVar(&f.kubeletDir, "kubelet-dir", "/var/lib/kubelet", "kubelet's root folder")
+	fs.Int64Var(&f.minFree, "min-free-bytes", 10<<30, "free bytes on the image file system below which nothing is pulled; 0: not looked at")
 }
 
 func env(key, fallback string) string {

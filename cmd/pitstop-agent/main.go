@@ -5,26 +5,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"pitstop.dev/agent"
-	"pitstop.dev/cri"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := command().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "pitstop-agent:", err)
-		os.Exit(1)
+		if _, said := errors.AsType[checkError](err); !said {
+			fmt.Fprintln(os.Stderr, "pitstop-agent:", err)
+		}
+		os.Exit(exitCode(err))
 	}
 }
 
@@ -36,7 +35,7 @@ func command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f) },
 	}
 	f.bind(cmd.Flags())
-	cmd.AddCommand(pause())
+	cmd.AddCommand(pause(), check())
 	return cmd
 }
 
@@ -55,14 +54,7 @@ func run(ctx context.Context, f flags) error {
 	logger := newLogger(f.verbosity)
 	redirectClientLogs(logger)
 	ctx = logr.NewContext(ctx, logger)
-	endpoint := f.runtime
-	if endpoint == "" {
-		var err error
-		if endpoint, err = cri.Discover(f.runtimeRoot); err != nil {
-			return err
-		}
-	}
-	runtime, err := cri.Dial(endpoint, cri.Config{HostRoot: f.hostRoot})
+	runtime, err := f.dial()
 	if err != nil {
 		return err
 	}
@@ -71,11 +63,14 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
+	gpus := f.gpus.reader()
+	if err := f.health.watch(&cfg, gpus, runtime); err != nil {
+		return err
+	}
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Addr: f.listen, Handler: a.Handler(), ReadHeaderTimeout: 5 * time.Second}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := awaitServer(ctx, cfg.API); err != nil {
@@ -83,15 +78,7 @@ func run(ctx context.Context, f flags) error {
 		}
 		return a.Run(ctx)
 	})
-	g.Go(func() error {
-		if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve %s: %w", f.listen, err)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		<-ctx.Done()
-		return server.Close()
-	})
+	g.Go(func() error { return serve(ctx, f, a.Handler()) })
+	g.Go(func() error { return runReader(ctx, gpus) })
 	return g.Wait()
 }

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,12 +14,7 @@ import (
 	"pitstop.dev/api/v1alpha1"
 )
 
-const (
-	domain = "pitstop.dev/"
-	// residentPrefix starts the annotation with which a user declares that a container keeps memory
-	// on a GPU.
-	residentPrefix = domain + "resident."
-)
+const domain = "pitstop.dev/"
 
 // templateErrors judges a Pod template: what every Pod made from it would fail on, and what
 // Pitstop itself puts on Pods.
@@ -38,14 +34,30 @@ func metadataErrors(t *corev1.PodTemplateSpec, path *field.Path) field.ErrorList
 	}
 	for _, key := range sets.List(sets.KeySet(t.Annotations)) {
 		switch {
-		case key == v1alpha1.MetricsPort, strings.HasPrefix(key, residentPrefix), !strings.HasPrefix(key, domain):
+		case key == v1alpha1.MetricsPort, !strings.HasPrefix(key, domain):
+		case strings.HasPrefix(key, v1alpha1.ResidentPrefix):
+			errs = append(errs, residentErrors(t, key, path.Child("annotations").Key(key))...)
 		case strings.HasPrefix(key, v1alpha1.HoldPrefix):
 			errs = append(errs, field.Forbidden(path.Child("annotations").Key(key),
 				"every Pod would be kept out of traffic from its birth: hold single Pods, as with kubectl pitstop hold"))
 		default:
 			errs = append(errs, field.Forbidden(path.Child("annotations").Key(key),
-				"annotations under "+domain+" are set by Pitstop, but for "+v1alpha1.MetricsPort+" and "+residentPrefix+"*: take another name"))
+				"annotations under "+domain+" are set by Pitstop, but for "+v1alpha1.MetricsPort+" and "+v1alpha1.ResidentPrefix+"*: take another name"))
 		}
+	}
+	return errs
+}
+
+// residentErrors judges the declaration that a container keeps memory on its GPUs.
+func residentErrors(t *corev1.PodTemplateSpec, key string, path *field.Path) field.ErrorList {
+	name := strings.TrimPrefix(key, v1alpha1.ResidentPrefix)
+	named := func(c corev1.Container) bool { return c.Name == name }
+	var errs field.ErrorList
+	if !slices.ContainsFunc(t.Spec.Containers, named) && !slices.ContainsFunc(t.Spec.InitContainers, named) {
+		errs = append(errs, field.Invalid(path, name, "names no container of the template"))
+	}
+	if _, err := v1alpha1.ResidentMiB(t.Annotations[key]); err != nil {
+		errs = append(errs, field.Invalid(path, t.Annotations[key], err.Error()))
 	}
 	return errs
 }

@@ -96,9 +96,10 @@ func TestTemplates(t *testing.T) {
 	label := func(key, value string) change {
 		return pod(func(t *corev1.PodTemplateSpec) { t.Labels[key] = value })
 	}
-	annotation := func(key string) change {
-		return pod(func(t *corev1.PodTemplateSpec) { t.Annotations[key] = "x" })
+	annotated := func(key, value string) change {
+		return pod(func(t *corev1.PodTemplateSpec) { t.Annotations[key] = value })
 	}
+	annotation := func(key string) change { return annotated(key, "x") }
 	podSpec := func(f func(*corev1.PodSpec)) change {
 		return pod(func(t *corev1.PodTemplateSpec) { f(&t.Spec) })
 	}
@@ -186,7 +187,9 @@ func TestTemplates(t *testing.T) {
 		"a label of ours":              {label("pitstop.dev/leader", "true"), []string{metadata + "labels[pitstop.dev/leader]", "set by Pitstop"}},
 		"a label's value":              {label("team", "a b"), []string{metadata + "labels", `"a b"`}},
 		"an annotation":                {annotation("example.com/note"), nil},
-		"a declared resident":          {annotation("pitstop.dev/resident.engine"), nil},
+		"a declared resident":          {annotated("pitstop.dev/resident.engine", "70000"), nil},
+		"a resident that is none":      {annotated("pitstop.dev/resident.nobody", "70000"), []string{"nobody", "names no container"}},
+		"a resident without a size":    {annotated("pitstop.dev/resident.engine", "70Gi"), []string{"70Gi", "whole number of MiB"}},
 		"an annotation of ours":        {annotation("pitstop.dev/role-digest"), []string{metadata + "annotations[pitstop.dev/role-digest]", "set by Pitstop"}},
 		"a hold":                       {annotation("pitstop.dev/hold.me"), []string{metadata + "annotations[pitstop.dev/hold.me]", "from its birth"}},
 		"an annotation's name":         {annotation("no space"), []string{metadata + "annotations", "no space"}},

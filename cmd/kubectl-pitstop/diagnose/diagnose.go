@@ -57,6 +57,8 @@ type Diagnosis struct {
 	Now     metav1.Time       `json:"now"`
 	Unit    string            `json:"unit,omitempty"`
 	Timings *v1alpha1.Timings `json:"timings,omitempty"`
+	// GPUs are what the Pod's GPUs held before the swap, and what became of it, while the update is open.
+	GPUs []v1alpha1.GPUReport `json:"gpus,omitempty"`
 }
 
 // A Deadline is the next moment at which something happens without anyone's doing.
@@ -101,6 +103,9 @@ func (d *Diagnosis) update(f Facts, u *v1alpha1.InPlaceUpdate) {
 	seen := u.Status.Attempt == u.Spec.Attempt
 	if seen {
 		d.Stage, d.Reason, d.Message, d.Timings = u.Status.Stage, u.Status.Reason, u.Status.Message, u.Status.Timings
+		if !u.Status.Stage.Ended() {
+			d.GPUs = u.Status.GPUs
+		}
 		if u.Status.StageSince != nil {
 			d.Since = &metav1.Time{Time: u.Status.StageSince.Time}
 		}
@@ -217,7 +222,7 @@ func deadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) *Deadline {
 	if early(stage) {
 		then = "the attempt is refused (DeadlineBeforeSwap) and the Pod serves as before"
 	}
-	endless := reason == v1alpha1.WaitingPermit || reason == v1alpha1.WaitingHeld ||
+	endless := reason == v1alpha1.WaitingPermit || reason == v1alpha1.WaitingHeld || reason == v1alpha1.WaitingRelease ||
 		reason == v1alpha1.WaitingRuntime && !early(stage)
 	if endless || u.Status.StageSince == nil {
 		return nil

@@ -133,13 +133,19 @@ func TestDiagnose(t *testing.T) {
 		"patched and held by another": closed().held("operator", "looking into it").ordered(v1alpha1.StageDrained, "", "").with(patched),
 		"patched and opened":          serving().ordered(v1alpha1.StageDrained, "", "").with(patched),
 		"failed":                      closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageFailed, v1alpha1.FailedCrashLooping, "engine crashed 3 times, last with exit code 1"),
-		"reason of a later version":   closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageDrained, "SomethingNew", "never heard of"),
-		"order for a former Pod":      serving().ordered(v1alpha1.StageInService, "", "").with(func(f *Facts) { f.Update.Spec.PodUID = "former" }),
-		"deleted in the middle":       closed().ordered(v1alpha1.StageDraining, v1alpha1.WaitingDrain, "").with(func(f *Facts) { f.Pod.DeletionTimestamp = new(metav1.NewTime(at(99))) }),
-		"held by an operator":         closed().held("operator", "looking into it"),
-		"held by two":                 closed().held("alice", "benchmark").held("gpu-health", "XID 79"),
-		"held after its update":       closed().held("alice", "benchmark").ordered(v1alpha1.StageVerified, v1alpha1.WaitingHeld, "kept out of traffic by another hold: alice"),
-		"hold left, order gone":       closed().held("inplace", "ipu-uid/2"),
+		"GPU memory held": closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageProved, v1alpha1.WaitingRelease, "GPU-1: process 7 (python) of Pod ns/engine-0 with 70000 MiB still holds memory, and belongs to no running container of the Pod").with(func(f *Facts) {
+			f.Update.Status.GPUs = []v1alpha1.GPUReport{{UUID: "GPU-1", Before: ptr.To[int64](70000), After: ptr.To[int64](70000)}, {UUID: "GPU-2", Before: ptr.To[int64](70000), After: ptr.To[int64](0), Verdict: v1alpha1.VerdictReleased}}
+		}),
+		"GPU memory leaked": closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageFailed, v1alpha1.FailedLeaked, "GPU-1: process 7 (python) of Pod ns/engine-0 with 70000 MiB still holds memory, and belongs to no running container of the Pod").with(func(f *Facts) {
+			f.Update.Status.GPUs = []v1alpha1.GPUReport{{UUID: "GPU-1", Before: ptr.To[int64](70000), After: ptr.To[int64](70000), Verdict: v1alpha1.VerdictLeaked}}
+		}),
+		"reason of a later version": closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageDrained, "SomethingNew", "never heard of"),
+		"order for a former Pod":    serving().ordered(v1alpha1.StageInService, "", "").with(func(f *Facts) { f.Update.Spec.PodUID = "former" }),
+		"deleted in the middle":     closed().ordered(v1alpha1.StageDraining, v1alpha1.WaitingDrain, "").with(func(f *Facts) { f.Pod.DeletionTimestamp = new(metav1.NewTime(at(99))) }),
+		"held by an operator":       closed().held("operator", "looking into it"),
+		"held by two":               closed().held("alice", "benchmark").held("gpu-health", "XID 79"),
+		"held after its update":     closed().held("alice", "benchmark").ordered(v1alpha1.StageVerified, v1alpha1.WaitingHeld, "kept out of traffic by another hold: alice"),
+		"hold left, order gone":     closed().held("inplace", "ipu-uid/2"),
 		"of a ServingGroup": serving().with(func(f *Facts) {
 			f.Pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup", Name: "llm-0"}}
 		}),

@@ -115,6 +115,11 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 			"a GPU of the Pod is unhealthy, and a new engine would not come up on it",
 			"the GPU recovers or is reset; see the Pod condition pitstop.dev/GPUHealthy",
 		}
+	case v1alpha1.WaitingRelease:
+		t = Text{
+			"memory of the containers before the swap is still held on a GPU of the Pod",
+			"the process that the message names ends and the driver gives its memory back; at the release deadline (the agent's --gpu-release-deadline) the update fails",
+		}
 	case v1alpha1.WaitingAgent:
 		t = Text{
 			"the Pod's node has no live agent",
@@ -205,6 +210,21 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 			"a stage after the patch took longer than progressDeadlineSeconds",
 			"if the engine comes up after all, the update ends as a late success; otherwise update to another image",
 		}
+	case v1alpha1.FailedLeaked:
+		t = Text{
+			"a process that the Pod should be rid of still held memory on a GPU at the release deadline",
+			"end the process that the message names on its node; once the memory is free and the engine ready, the update ends as a late success. A process that cannot be ended wants a reset of the GPU or a reboot of the node",
+		}
+	case v1alpha1.FailedHeldByOther:
+		t = Text{
+			"memory of the containers before was still held on a GPU at the release deadline, though their processes are gone",
+			"end the holder that the message names, or update its Pod: it imported the memory, or came in between; once the memory is free and the engine ready, the update ends as a late success. Where nobody holds it, the GPU wants a reset",
+		}
+	case v1alpha1.FailedMoved:
+		t = Text{
+			"kubelet gave the Pod other GPUs than it had before the swap",
+			"look at the device plugin and at kubelet on the node, then recreate the Pod",
+		}
 	case v1alpha1.FailedPod:
 		t = Text{
 			"the Pod has ended (phase Failed or Succeeded); kubelet starts nothing in it any more",
@@ -273,6 +293,7 @@ func KindOf(r v1alpha1.Reason) Kind {
 		v1alpha1.WaitingRuntime,
 		v1alpha1.WaitingAPI,
 		v1alpha1.WaitingGPU,
+		v1alpha1.WaitingRelease,
 		v1alpha1.WaitingAgent,
 		v1alpha1.WaitingAgentTooOld:
 		return Waiting
@@ -293,6 +314,9 @@ func KindOf(r v1alpha1.Reason) Kind {
 		v1alpha1.FailedStopStuck,
 		v1alpha1.FailedImageRewritten,
 		v1alpha1.FailedDeadline,
+		v1alpha1.FailedLeaked,
+		v1alpha1.FailedHeldByOther,
+		v1alpha1.FailedMoved,
 		v1alpha1.FailedPod:
 		return Failed
 	case v1alpha1.EndedCancelled,

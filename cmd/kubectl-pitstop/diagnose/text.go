@@ -28,6 +28,9 @@ func (d Diagnosis) Text() string {
 	}
 	line("Reason", join(string(d.Reason), d.Why))
 	line("Agent says", d.Message)
+	for _, g := range d.GPUs {
+		line("GPU", gpuText(g))
+	}
 	line("Way on", d.Way)
 	line("Note", d.Note)
 	if d.Next != nil {
@@ -39,6 +42,22 @@ func (d Diagnosis) Text() string {
 	}
 	line("Agent", d.agentText())
 	return b.String()
+}
+
+// gpuText says what one GPU held before the swap, what it holds now, and what that comes to.
+func gpuText(g v1alpha1.GPUReport) string {
+	verdict := string(g.Verdict)
+	if verdict == "" {
+		verdict = "no verdict yet"
+	}
+	return fmt.Sprintf("%s: %s before, %s now: %s", g.UUID, mib(g.Before), mib(g.After), verdict)
+}
+
+func mib(n *int64) string {
+	if n == nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%d MiB", *n)
 }
 
 func (d Diagnosis) agentText() string {

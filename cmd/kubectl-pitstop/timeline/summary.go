@@ -92,9 +92,9 @@ func mib(n *int64) string {
 	return fmt.Sprint(*n)
 }
 
-func verdict(v string) string {
+func verdict(v v1alpha1.Verdict) string {
 	if v == "" {
 		return ""
 	}
-	return " (" + v + ")"
+	return " (" + string(v) + ")"
 }

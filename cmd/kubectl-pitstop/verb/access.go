@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +34,12 @@ func (a access) explain(err error) error {
 			Object: "this cluster",
 			Why:    "has no resource " + a.resource.String() + ": Pitstop is not installed, or an older one is",
 			Way:    "install it with `kubectl apply --server-side -k deploy/base`",
+		}
+	case apierrors.IsForbidden(err) && a.resource == corev1.Resource("nodes"):
+		return &order.RefusalError{
+			Object: "you",
+			Why:    "may not " + a.verb + " nodes",
+			Way:    fmt.Sprintf("ask for that right, which is one for the whole cluster; the API server says: %v", err),
 		}
 	case apierrors.IsForbidden(err):
 		return &order.RefusalError{

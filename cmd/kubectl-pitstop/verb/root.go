@@ -76,6 +76,7 @@ func newRoot(env Env) *cobra.Command {
 		newGet(c), newExplain(c), newHistory(c), newUndo(c), newPause(c), newResume(c),
 		newRecreate(c), newCancel(c), newRetry(c),
 		newUpdate(c), newStatus(c), newHold(c), newRelease(c),
+		newNode(c), newGPU(c),
 	)
 	return root
 }

@@ -1,0 +1,177 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/gpu"
+	"pitstop.dev/gpu/health"
+)
+
+// readNode reads the Node when it is time, and follows its annotation. A Node that cannot be read changes nothing: the
+// release under way ends by itself.
+func (m *Monitor) readNode(ctx context.Context, now time.Time) {
+	if m.node != nil && now.Sub(m.nodeAt) < nodeEvery {
+		return
+	}
+	node, err := m.api.Node(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			logr.FromContextOrDiscard(ctx).V(1).Info("node cannot be read", "cause", err.Error())
+		}
+		return
+	}
+	m.node, m.nodeAt = node, now
+	before := m.last().release
+	after := before.decide(node.Annotations[v1alpha1.AnnotationGPURelease], now)
+	m.mu.Lock()
+	m.seen.release = after
+	m.mu.Unlock()
+	log := logr.FromContextOrDiscard(ctx)
+	switch {
+	case after.Ignored != "" && before.Value != after.Value:
+		log.Info("release of the GPU driver is not followed", "cause", after.words())
+		m.api.Event(nodeRef(node), corev1.EventTypeWarning, v1alpha1.EventGPURelease, after.words())
+	case m.cfg.Releaser == nil || after.Until.Equal(before.Until):
+	case !after.Until.IsZero():
+		m.cfg.Releaser.Release(after.Until)
+		m.tellRelease(ctx, "let go of the GPU driver until "+after.Until.UTC().Format(time.RFC3339))
+	case now.Before(before.Until):
+		m.cfg.Releaser.Release(time.Time{})
+		m.tellRelease(ctx, "took the GPU driver again")
+	}
+}
+
+func (m *Monitor) tellRelease(ctx context.Context, text string) {
+	logr.FromContextOrDiscard(ctx).Info("release of the GPU driver", "what", text)
+	m.api.Event(nodeRef(m.node), corev1.EventTypeNormal, v1alpha1.EventGPURelease, text)
+}
+
+// silent reports whether there is nothing to say: no GPU was ever seen, and that may be only because it is early.
+func (m *Monitor) silent() bool { return !m.state.Known() && m.unread < m.cfg.Judge.Bad }
+
+// reportPods writes on the Pods what has changed. What cannot be written is tried again in the next round. Where no GPU was
+// ever seen only what an agent before this one has written is corrected.
+func (m *Monitor) reportPods(ctx context.Context, pods []*corev1.Pod, s sight, now time.Time) {
+	for _, pod := range pods {
+		one, judged := s.pods[pod.UID]
+		if !judged || !reportable(pod) || m.silent() || !m.state.Known() && podCondition(pod) == nil {
+			continue
+		}
+		data, needed := podPatch(pod, one.judgement, now)
+		if !needed {
+			continue
+		}
+		old := podCondition(pod)
+		if err := m.api.PatchPodStatus(ctx, pod, data); err != nil {
+			if ctx.Err() == nil {
+				logr.FromContextOrDiscard(ctx).Info("GPU health of a pod is not reported yet", "pod", one.name.String(), "cause", err.Error())
+			}
+			continue
+		}
+		was := corev1.ConditionUnknown
+		if old != nil {
+			was = old.Status
+		}
+		m.announce(podRef(pod), was, one.Summary)
+	}
+}
+
+// reportNode writes the Node's condition. Of GPUs that were never seen it speaks only where the Node offers some.
+func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) {
+	if m.node == nil || m.silent() || !m.state.Known() && !offersGPUs(m.node) {
+		return
+	}
+	sum := m.sumNode(s)
+	data, needed := nodePatch(m.node, sum, now, m.cfg.Heartbeat)
+	if !needed {
+		return
+	}
+	node, err := m.api.PatchNodeStatus(ctx, data)
+	if err != nil {
+		if ctx.Err() == nil {
+			logr.FromContextOrDiscard(ctx).Info("GPU health of the node is not reported yet", "cause", err.Error())
+		}
+		return
+	}
+	if m.said == "" {
+		m.said = corev1.ConditionUnknown
+		for _, c := range m.node.Status.Conditions {
+			if c.Type == v1alpha1.GPUHealthy {
+				m.said = c.Status
+			}
+		}
+	}
+	m.node = node
+	m.said = m.announce(nodeRef(node), m.said, sum)
+}
+
+// sumNode is what the Node's condition is to say.
+func (m *Monitor) sumNode(s sight) health.Summary {
+	sum := health.Sum(s.verdicts, nil)
+	var texts []string
+	if sum.Status == corev1.ConditionTrue {
+		texts = append(texts, fmt.Sprintf("%d GPUs", len(s.verdicts)))
+	}
+	if len(s.verdicts) == 0 {
+		texts = append(texts, cmp.Or(s.reading.Message, "no GPU is listed"))
+		if s.reading.State == gpu.Released {
+			sum.Reason = v1alpha1.GPUUnknownReleased
+		}
+	}
+	texts = append(texts, sum.Message, s.release.words())
+	if s.reading.Unmonitored {
+		texts = append(texts, "errors that the driver reports are not heard")
+	}
+	sum.Message = strings.Join(filled(texts), "; ")
+	return sum
+}
+
+func filled(texts []string) []string {
+	var out []string
+	for _, t := range texts {
+		if t != "" {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// announce records an event where health was lost or came back, and returns the status that was told last.
+func (m *Monitor) announce(about *corev1.ObjectReference, before corev1.ConditionStatus, s health.Summary) corev1.ConditionStatus {
+	switch {
+	case s.Status == corev1.ConditionFalse && before != corev1.ConditionFalse:
+		m.api.Event(about, corev1.EventTypeWarning, v1alpha1.EventGPUUnhealthy, string(s.Reason)+": "+s.Message)
+	case s.Status == corev1.ConditionTrue && before == corev1.ConditionFalse:
+		m.api.Event(about, corev1.EventTypeNormal, v1alpha1.EventGPUHealthy, "all GPUs are healthy again")
+	case s.Status == corev1.ConditionUnknown:
+		return before
+	}
+	return s.Status
+}
+
+// offersGPUs reports whether the Node has GPUs by what its device plugin says.
+func offersGPUs(node *corev1.Node) bool {
+	for name := range node.Status.Capacity {
+		if strings.HasPrefix(string(name), "nvidia.com/") {
+			return true
+		}
+	}
+	return false
+}
+
+func nodeRef(node *corev1.Node) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Node", APIVersion: "v1", Name: node.Name, UID: types.UID(node.Name)}
+}
+
+func podRef(pod *corev1.Pod) *corev1.ObjectReference {
+	return &corev1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}
+}

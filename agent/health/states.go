@@ -1,0 +1,180 @@
+package health
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+
+	"pitstop.dev/agent/health/states"
+	"pitstop.dev/gpu"
+	"pitstop.dev/gpu/health"
+)
+
+// A Residency knows who holds memory of the GPUs.
+type Residency interface {
+	// Residents returns the holders by the UUID of the GPU, and whether these are all. The names of Pods are filled in for
+	// their UIDs.
+	Residents(ctx context.Context, r gpu.Reading) (by map[string][]states.Resident, known bool)
+}
+
+// GPUs returns what is known of the GPUs.
+func (m *Monitor) GPUs(ctx context.Context) states.GPUs {
+	if m == nil || m.cfg.Reader == nil {
+		return states.GPUs{}
+	}
+	s := m.last()
+	out := states.GPUs{
+		State: s.reading.State, Message: s.reading.Message, Driver: s.reading.Driver, At: s.reading.At,
+		Missed: s.missed, Unattributed: s.unattributed,
+	}
+	residents := map[string][]states.Resident{}
+	if m.cfg.Residency != nil && s.reading.State == gpu.Up {
+		residents, out.ResidentsKnown = m.cfg.Residency.Residents(ctx, s.reading)
+		m.name(residents)
+	}
+	for _, v := range s.verdicts {
+		d := states.Device{Verdict: v, Residents: residents[v.UUID]}
+		if i := slices.IndexFunc(s.reading.Devices, func(d gpu.Device) bool { return d.UUID == v.UUID }); i >= 0 {
+			d.Name, d.Memory = s.reading.Devices[i].Name, s.reading.Devices[i].Memory
+		}
+		for _, p := range s.pods {
+			if some, _ := health.Of([]health.Verdict{v}, p.uuids); len(some) > 0 {
+				d.Pods = append(d.Pods, p.name.String())
+			}
+		}
+		slices.Sort(d.Pods)
+		out.Devices = append(out.Devices, d)
+	}
+	return out
+}
+
+// name fills in the names of the Pods.
+func (m *Monitor) name(by map[string][]states.Resident) {
+	names := map[string]string{}
+	for _, p := range m.api.Pods() {
+		names[string(p.UID)] = p.Namespace + "/" + p.Name
+	}
+	for _, residents := range by {
+		for i, r := range residents {
+			if name, ok := names[r.PodUID]; ok {
+				residents[i].Pod = name
+			}
+		}
+	}
+}
+
+// Checks are those of the probe and the GPUs.
+func (m *Monitor) Checks() []Check {
+	return []Check{
+		{CheckProbe, func(context.Context) (states.Status, string) { return m.checkProbe() }},
+		{CheckGPUs, func(context.Context) (states.Status, string) { return m.checkGPUs() }},
+	}
+}
+
+func (m *Monitor) checkProbe() (states.Status, string) {
+	if m == nil || m.cfg.Reader == nil {
+		return states.OK, "none is configured"
+	}
+	switch r := m.last().reading; r.State {
+	case gpu.Up:
+		return states.OK, "driver " + r.Driver
+	case gpu.Absent:
+		return states.OK, "no NVML library"
+	case gpu.Released:
+		return states.OK, "the driver is released"
+	case gpu.Unknown:
+		return states.Problem, r.Message
+	}
+	return states.Unknown, "no reading yet"
+}
+
+func (m *Monitor) checkGPUs() (states.Status, string) {
+	if m == nil || m.cfg.Reader == nil {
+		return states.OK, "none are looked at"
+	}
+	s := m.last()
+	if len(s.verdicts) == 0 {
+		if s.reading.State == gpu.Absent || s.reading.State == gpu.Up {
+			return states.OK, "none on this node"
+		}
+		return states.Unknown, "not read yet"
+	}
+	sum := health.Sum(s.verdicts, nil)
+	switch sum.Status {
+	case corev1.ConditionTrue:
+		return states.OK, strconv.Itoa(len(s.verdicts)) + " healthy"
+	case corev1.ConditionFalse:
+		return states.Problem, string(sum.Reason) + ": " + sum.Message
+	case corev1.ConditionUnknown:
+	}
+	return states.Unknown, string(sum.Reason) + ": " + sum.Message
+}
+
+// A Server serves States.
+type Server struct {
+	Monitor *Monitor
+	Checks  *Checks
+	// Node and Version are of the node and the agent.
+	Node, Version string
+}
+
+// ServeHTTP implements http.Handler.
+func (s Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	out := states.States{
+		Node: s.Node, Version: s.Version, At: s.Monitor.clock.Now().UTC(),
+		Checks: s.Checks.Run(r.Context()), GPUs: s.Monitor.GPUs(r.Context()),
+	}
+	w.Header().Set("Content-Type", "application/json")
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(out) // whoever asked may have gone
+}
+
+// Describe implements prometheus.Collector.
+func (m *Monitor) Describe(ch chan<- *prometheus.Desc) {
+	d := newDescriptions()
+	ch <- d.healthy
+	ch <- d.errors
+	ch <- d.state
+}
+
+// Collect implements prometheus.Collector. Its labels are UUIDs of GPUs of the node, and closed lists.
+func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
+	if m.cfg.Reader == nil {
+		return
+	}
+	d, s := newDescriptions(), m.last()
+	gauge := func(desc *prometheus.Desc, is bool, labels ...string) {
+		value := 0.0
+		if is {
+			value = 1
+		}
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	for _, state := range []gpu.State{gpu.Up, gpu.Absent, gpu.Released, gpu.Unknown} {
+		gauge(d.state, s.reading.State == state, string(state))
+	}
+	for _, v := range s.verdicts {
+		for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
+			gauge(d.healthy, v.Status == status, v.UUID, string(status))
+		}
+	}
+	for key, n := range s.errors {
+		ch <- prometheus.MustNewConstMetric(d.errors, prometheus.CounterValue, float64(n), key.uuid, string(key.class))
+	}
+}
+
+type descriptions struct{ healthy, errors, state *prometheus.Desc }
+
+func newDescriptions() descriptions {
+	return descriptions{
+		healthy: prometheus.NewDesc("pitstop_agent_gpu_healthy", "1 for the status that the GPU has: True, False or Unknown.", []string{"uuid", "status"}, nil),
+		errors:  prometheus.NewDesc("pitstop_agent_gpu_errors_total", "Errors that the driver reported, each kind once in ten minutes, by class of XID.", []string{"uuid", "class"}, nil),
+		state:   prometheus.NewDesc("pitstop_agent_gpu_probe", "1 for the state that the GPU probe is in: Up, Absent, Released or Unknown.", []string{"state"}, nil),
+	}
+}

@@ -1,0 +1,307 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"pitstop.dev/agent/journal"
+	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/cri"
+	"pitstop.dev/gpu"
+	"pitstop.dev/gpu/residency"
+)
+
+// How often the GPUs of a Pod are looked at, and how long a look is waited for.
+const (
+	lookOften    = 500 * time.Millisecond // while something waits for it
+	lookSeldom   = 5 * time.Second        // once all is well, until the update ends
+	lookPatience = 2 * time.Second
+)
+
+// A memory is what this process has seen of the GPUs of one open attempt.
+type memory struct {
+	asked    time.Time           // latest look
+	last     residency.Sample    // of the latest look that is over
+	good     residency.Sample    // the latest one that makes a baseline
+	baseline *residency.Baseline // as reported with Drained
+	watch    residency.Watch
+	patched  time.Time       // the swap that the rest is about
+	ended    time.Time       // of the last old container; zero: not known yet
+	ready    bool            // the new engine was ready
+	retried  map[string]bool // containers whose first start failed for want of memory
+}
+
+// observeGPUs fills in what is known of the Pod's GPUs. Pods without devices, and nodes on which nobody can look, are
+// left as they are.
+func (a *Agent) observeGPUs(s *sight, u *Update) {
+	m := &s.track.memory
+	if a.cfg.Residency == nil || len(extended(s.pod)) == 0 || u.Report.Stage.Ended() || m.none() {
+		return
+	}
+	if m.baseline == nil {
+		m.baseline = s.recordedBaseline()
+	}
+	swapped := u.Pod.patchedByOrder || u.swapOpen() && m.baseline != nil
+	u.GPUs.Judged = swapped && (!u.reached(v1alpha1.StageVerified) || u.failed())
+	if u.GPUs.Judged {
+		a.judge(s, u)
+	}
+	u.GPUs.AwaitUntil = a.awaitsLook(s, u)
+	if every := lookEvery(u, m, s.now); every > 0 {
+		u.GPUs.LookAt = m.asked.Add(every)
+		if !s.now.Before(u.GPUs.LookAt) {
+			u.GPUs.Due, u.GPUs.LookAt = true, s.now.Add(every)
+			m.asked = s.now
+		}
+	}
+}
+
+// takeLooks takes what the looks at the Pod's GPUs have found since the last time.
+func (a *Agent) takeLooks(s *sight) {
+	if a.cfg.Residency == nil {
+		return
+	}
+	m := &s.track.memory
+	s.looks = a.looks.take(s.pod.UID)
+	for _, sample := range s.looks {
+		m.last = sample
+		if _, ok := residency.Take(sample, string(s.pod.UID)); ok {
+			m.good = sample
+		}
+	}
+}
+
+// none reports whether the Pod is known to have no GPUs, or the node no library to look at them.
+func (m *memory) none() bool {
+	return !m.last.At.IsZero() && m.baseline == nil && m.good.At.IsZero() &&
+		(m.last.State == gpu.Absent || m.last.State == gpu.Up && m.last.Fault == "" && len(m.last.Devices) == 0)
+}
+
+// awaitsLook returns until when a look is worth waiting for: before a Pod is held one that tells which GPUs it has, so
+// that sick ones are known, and under the hold one for the baseline.
+func (a *Agent) awaitsLook(s *sight, u *Update) time.Time {
+	m, since := &s.track.memory, s.track.seen
+	switch {
+	case u.swapped() || len(u.Order.Want) == 0 || !u.Order.Permit.Allows(v1alpha1.PermitDrain) || m.last.State == gpu.Released:
+		return time.Time{}
+	case u.Pod.Hold.Placed() && (u.drainedReported() || !m.good.At.Before(u.Pod.Hold.LoweredAt)):
+		return time.Time{}
+	case !u.Pod.Hold.Placed() && (a.cfg.Health == nil || !m.last.At.IsZero()):
+		return time.Time{}
+	case u.Pod.Hold.Placed():
+		since = latest(since, u.Pod.Hold.LoweredAt)
+	}
+	return since.Add(lookPatience)
+}
+
+// lookEvery is how often the GPUs are to be looked at as things stand; 0: not at all.
+func lookEvery(u *Update, m *memory, now time.Time) time.Duration {
+	g := u.GPUs
+	switch {
+	case g.awaitsLook(now):
+		return lookOften
+	case !g.AwaitUntil.IsZero():
+		return lookSeldom
+	case !g.Judged || m.baseline == nil:
+		return 0
+	case u.failed() || residency.Passes(g.Verdict):
+		return lookSeldom
+	}
+	return lookOften
+}
+
+// judge takes what was seen after the swap into account.
+func (a *Agent) judge(s *sight, u *Update) {
+	m := &s.track.memory
+	if m.baseline == nil {
+		u.GPUs.Verdict, u.GPUs.Message = v1alpha1.VerdictUnknown, "what the GPUs held before the swap is not known"
+		return
+	}
+	c := a.circumstances(s, u)
+	if !u.Node.RuntimeUp {
+		s.looks = nil // whose a process is cannot be told without it
+	}
+	m.ready = m.ready || u.Pod.ContainersReady
+	for _, sample := range s.looks {
+		m.watch = m.watch.Next(sample, c)
+	}
+	worst := m.watch.Pod()
+	u.GPUs.Verdict, u.GPUs.Message = worst.Verdict, worst.Why
+	if worst.Verdict == "" && !worst.By.IsZero() {
+		u.GPUs.HeldUntil = c.Since.Add(c.Params.WithDefaults().Release)
+	}
+	for i := range u.Containers {
+		s.starve(&u.Containers[i])
+	}
+}
+
+func (a *Agent) circumstances(s *sight, u *Update) residency.Circumstances {
+	m, at := &s.track.memory, u.Pod.Patched.At
+	if !m.patched.Equal(at) { // what was seen before belongs to the swap of another attempt
+		m.patched, m.ended, m.watch, m.ready = at, time.Time{}, residency.Watch{}, false
+	}
+	if m.ended.IsZero() {
+		m.ended = s.oldEnded(u)
+	}
+	c := residency.Circumstances{
+		PodUID: string(s.pod.UID), Baseline: m.baseline, Since: m.ended, Residents: residents(s),
+		Params: residency.Params{Release: a.cfg.ReleaseDeadline},
+	}
+	for _, one := range s.cri.Containers {
+		newest, _ := s.cri.Newest(one.Name)
+		now := residency.Container{
+			ID: one.ID, Name: one.Name, Before: one.CreatedAt.Before(at),
+			Current: one.ID == newest.ID && one.State != cri.Exited,
+		}
+		if one.State == cri.Exited {
+			now.Ended = one.FinishedAt
+		}
+		c.Containers = append(c.Containers, now)
+	}
+	return c
+}
+
+// oldEnded is when the last of the containers that the patch replaces ended; zero while one runs, or while that is
+// not known.
+func (s *sight) oldEnded(u *Update) time.Time {
+	if slices.ContainsFunc(u.Containers, Container.old) {
+		return time.Time{}
+	}
+	ended := u.Pod.Patched.At
+	if s.order.Status.Attempt != s.order.Spec.Attempt {
+		return ended
+	}
+	for _, r := range s.order.Status.Containers {
+		i := slices.IndexFunc(u.Containers, func(c Container) bool { return c.Name == r.Name })
+		if i < 0 || r.Before == nil || r.Before.Image == u.Containers[i].SpecImage {
+			continue
+		}
+		end := endOf(s, r)
+		if end.IsZero() {
+			return time.Time{}
+		}
+		ended = latest(ended, end)
+	}
+	return ended
+}
+
+// residents are the MiB that containers of the Pod may keep, as declared. What is not a number declares nothing.
+func residents(s *sight) map[string]int64 {
+	out := map[string]int64{}
+	for key, value := range s.pod.Annotations {
+		name, ok := strings.CutPrefix(key, v1alpha1.ResidentPrefix)
+		if n, err := v1alpha1.ResidentMiB(value); ok && err == nil {
+			out[name] = n
+		}
+	}
+	return out
+}
+
+// starve notes whether the first start of a container failed for want of memory.
+func (s *sight) starve(c *Container) {
+	before := s.reported(c.Name)
+	if before == nil || before.Image == c.SpecImage || c.Retried {
+		return
+	}
+	for _, one := range s.cri.Containers {
+		if one.Name != c.Name || one.State != cri.Exited || one.Hash != c.SpecHash {
+			continue
+		}
+		c.Starved = c.Starved || s.track.memory.watch.Starved(residency.Start{
+			First: int32(one.RestartCount) == before.RestartCount+1, ExitCode: one.ExitCode,
+			WasReady: s.track.memory.ready, Began: one.StartedAt,
+		})
+	}
+}
+
+// reported is the container of the baseline in the report on this attempt; nil if there is none.
+func (s *sight) reported(container string) *v1alpha1.ContainerState {
+	if s.order == nil || s.order.Status.Attempt != s.order.Spec.Attempt {
+		return nil
+	}
+	for _, r := range s.order.Status.Containers {
+		if r.Name == container {
+			return r.Before
+		}
+	}
+	return nil
+}
+
+// retried reports whether the first start of the container is known to have failed for want of memory: by this
+// process, by the journal, or by the report.
+func (s *sight) retried(container string, r *v1alpha1.ContainerReport) bool {
+	_, journaled := s.record.Step(journal.Action{Kind: journal.Retry, Subject: container})
+	ours := v1alpha1.Token(s.record.IPU, s.record.Number) == s.token
+	return journaled && ours || r != nil && r.Planned > 1 || s.track != nil && s.track.memory.retried[container]
+}
+
+// noteRetry remembers it where the journal cannot.
+func (s *sight) noteRetry(container string) {
+	if s.track.memory.retried == nil {
+		s.track.memory.retried = map[string]bool{}
+	}
+	s.track.memory.retried[container] = true
+}
+
+// nameOf is the name of a container that the runtime knows; empty if it does not.
+func (s *sight) nameOf(id string) string {
+	one, _ := s.cri.Container(id)
+	return one.Name
+}
+
+// takeBaseline makes the baseline that is reported with Drained of a look under the present hold.
+func (s *sight) takeBaseline(u Update) {
+	m := &s.track.memory
+	m.baseline = nil
+	if m.good.At.IsZero() || m.good.At.Before(u.Pod.Hold.LoweredAt) {
+		return
+	}
+	if b, ok := residency.Take(m.good, string(s.pod.UID)); ok {
+		m.baseline = &b
+	}
+}
+
+// journaled is the baseline as the journal keeps it, with the containers that it is to be added to.
+func journaled(b *residency.Baseline, before []journal.Baseline, names func(id string) string) ([]journal.Baseline, []journal.GPU) {
+	if b == nil {
+		return before, nil
+	}
+	for _, p := range b.Processes {
+		i := slices.IndexFunc(before, func(o journal.Baseline) bool { return o.ContainerID == p.ContainerID })
+		if i < 0 { // of a sidecar, or of a container that has ended
+			i = len(before)
+			before = append(before, journal.Baseline{Container: names(p.ContainerID), ContainerID: p.ContainerID})
+		}
+		before[i].Processes = append(before[i].Processes, journal.Process{PID: p.PID, Started: p.Started, GPU: p.GPU, MiB: p.MiB})
+	}
+	var gpus []journal.GPU
+	for _, g := range b.GPUs {
+		m := cmp.Or(g.Memory, &gpu.Memory{})
+		gpus = append(gpus, journal.GPU{UUID: g.UUID, Version: m.Version, Used: m.Used, Reserved: m.Reserved, Own: g.OwnMiB})
+	}
+	return before, gpus
+}
+
+// recordedBaseline is the baseline that an agent before this one took; nil if it is lost, or of another boot.
+func (s *sight) recordedBaseline() *residency.Baseline {
+	r := s.record
+	if len(r.GPUs) == 0 || v1alpha1.Token(r.IPU, r.Number) != s.token {
+		return nil
+	}
+	b := &residency.Baseline{BootID: r.BootID}
+	for _, g := range r.GPUs {
+		u := residency.Usage{UUID: g.UUID, OwnMiB: g.Own}
+		if g.Version > 0 {
+			u.Memory = &gpu.Memory{Version: g.Version, Used: g.Used, Reserved: g.Reserved}
+		}
+		b.GPUs = append(b.GPUs, u)
+	}
+	for _, c := range r.Before {
+		for _, p := range c.Processes {
+			b.Processes = append(b.Processes, residency.Process{PID: p.PID, Started: p.Started, ContainerID: c.ContainerID, GPU: p.GPU, MiB: p.MiB})
+		}
+	}
+	return b
+}

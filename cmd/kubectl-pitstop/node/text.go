@@ -1,0 +1,258 @@
+package node
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"pitstop.dev/agent/health/states"
+)
+
+// stale is how old the agent's last word on a node may be before the view says so: twice its heartbeat.
+const stale = 10 * time.Minute
+
+// Text returns the view for people. What is not as it should be is marked with an exclamation mark.
+func (v View) Text() string {
+	var b strings.Builder
+	v.head(&b)
+	if v.GPUs != nil && len(v.GPUs.Devices) > 0 {
+		b.WriteString("\n")
+		write(&b, v.gpus())
+		if !v.GPUs.ResidentsKnown {
+			b.WriteString("  who holds memory is not known, or not all of it\n")
+		}
+	}
+	if len(v.Pods) > 0 {
+		b.WriteString("\n")
+		write(&b, v.pods())
+	}
+	return printers.EscapeTerminal(b.String())
+}
+
+func (v View) head(b *strings.Builder) {
+	fmt.Fprintf(b, "Node %s  %s", v.Node, v.Health.short(v.Now))
+	if len(v.Offered) > 0 {
+		fmt.Fprintf(b, "  offers %s", list(v.Offered))
+	}
+	if v.GPUs != nil && v.GPUs.Driver != "" {
+		fmt.Fprintf(b, "  driver %s", v.GPUs.Driver)
+	}
+	b.WriteString("\n")
+	h := v.Health
+	for _, l := range []struct{ mark, text string }{
+		{mark(h.Status), h.Message},
+		{"  ", h.Why},
+		{"  ", prefixed("what ends it: ", h.Way)},
+	} {
+		if l.text != "" {
+			fmt.Fprintln(b, l.mark+l.text)
+		}
+	}
+	if h.Heard != nil && v.Now.Sub(*h.Heard) > stale {
+		fmt.Fprintf(b, "! the agent said so %s ago, and nothing since\n", duration.HumanDuration(v.Now.Sub(*h.Heard)))
+	}
+	if !v.HasGPUs() {
+		b.WriteString("  nothing is known of GPUs on this node\n")
+	}
+	if v.ReleaseUntil != "" {
+		fmt.Fprintf(b, "  the release of the GPU driver is asked for until %s\n", v.ReleaseUntil)
+	}
+	if v.AgentProblem != "" {
+		fmt.Fprintf(b, "! the agent could not be asked, so GPUs and who holds their memory are missing: %s\n", v.AgentProblem)
+	}
+	v.checks(b)
+}
+
+func (v View) checks(b *strings.Builder) {
+	var fine []string
+	for _, c := range v.Checks {
+		if c.Status == states.OK {
+			fine = append(fine, c.Name)
+			continue
+		}
+		fmt.Fprintf(b, "! %s: %s: %s\n", c.Name, c.Status, c.Message)
+	}
+	if len(fine) > 0 {
+		fmt.Fprintf(b, "  well: %s\n", strings.Join(fine, ", "))
+	}
+	if v.GPUs != nil && !v.GPUs.Missed.IsZero() {
+		fmt.Fprintf(b, "  nobody listened for errors of the driver %s ago: some may be missing\n", duration.HumanDuration(v.Now.Sub(v.GPUs.Missed)))
+	}
+}
+
+// A line is a row of a table, or, with one cell, a remark.
+type line struct {
+	mark  string
+	cells []string
+}
+
+func (v View) gpus() []line {
+	lines := []line{{"  ", []string{"GPU", "UUID", "MEMORY", "HEALTHY", "POD", "HOLDS MEMORY"}}}
+	for _, d := range v.GPUs.Devices {
+		holders := make([]string, 0, len(d.Residents))
+		for _, r := range d.Residents {
+			holders = append(holders, holder(r))
+		}
+		if len(holders) == 0 {
+			holders = []string{"-"}
+		}
+		row := []string{
+			fmt.Sprint(d.Verdict.Index), d.Verdict.UUID, memory(d), string(d.Verdict.Status), or(strings.Join(d.Pods, " ")), holders[0],
+		}
+		lines = append(lines, line{mark(d.Verdict.Status), row})
+		for _, more := range holders[1:] {
+			lines = append(lines, line{"  ", []string{"", "", "", "", "", more}})
+		}
+		lines = append(lines, remarks(d)...)
+	}
+	return lines
+}
+
+// remarks are what there is to say about one GPU.
+func remarks(d states.Device) []line {
+	var lines []line
+	say := func(mark, text string) { lines = append(lines, line{mark, []string{"    " + text}}) }
+	if d.Verdict.Status != corev1.ConditionTrue {
+		say(mark(d.Verdict.Status), strings.TrimSuffix(string(d.Verdict.Reason)+": "+d.Verdict.Message, ": "))
+	}
+	for _, n := range d.Verdict.Notes {
+		say("  ", n)
+	}
+	for _, e := range d.Verdict.Errors {
+		what := string(e.Kind)
+		if e.XID != 0 {
+			what = fmt.Sprintf("XID %d (%s)", e.XID, e.Class)
+		}
+		text := fmt.Sprintf("%s, %d times, last %s", what, e.Count, e.Last.UTC().Format(time.RFC3339))
+		if e.Expected {
+			text += ", expected in an update"
+		}
+		say("  ", text)
+	}
+	return lines
+}
+
+func holder(r states.Resident) string {
+	name := strings.Trim(r.Pod+" "+r.Container, " ")
+	if name == "" {
+		name = "of no known Pod"
+	}
+	size := "size unknown"
+	if r.UsedMiB >= 0 {
+		size = fmt.Sprintf("%d MiB", r.UsedMiB)
+	}
+	text := fmt.Sprintf("%s: %s (%d) %s", name, or(r.Name), r.PID, size)
+	if r.Doubt != "" {
+		text += ", " + r.Doubt
+	}
+	return text
+}
+
+func memory(d states.Device) string {
+	if d.Memory == nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%d/%d MiB", d.Memory.Used, d.Memory.Total)
+}
+
+func (v View) pods() []line {
+	lines := []line{{"  ", []string{"POD", "ASKS FOR", "READY", "GPUS HEALTHY", "STAGE", "PLANNED", "CRASHED", "PEER", "RESTARTS", "HELD BY"}}}
+	for _, p := range v.Pods {
+		ready := map[bool]string{true: "yes", false: "no"}[p.Ready]
+		health := or(strings.TrimSpace(string(p.Health.Status)))
+		if p.Health.Status != "" && p.Health.Status != corev1.ConditionTrue {
+			health += " (" + string(p.Health.Reason) + ")"
+		}
+		r := p.Restarts
+		lines = append(lines, line{mark(p.Health.Status), []string{
+			p.Namespace + "/" + p.Name, list(p.Asks), ready, health, or(string(p.Stage)),
+			fmt.Sprint(r.Planned), fmt.Sprint(r.Crashed), fmt.Sprint(r.Peer), fmt.Sprint(r.Total), or(strings.Join(p.Holders, ", ")),
+		}})
+	}
+	return lines
+}
+
+// Table returns one line for each node.
+func Table(views []View) string {
+	lines := []line{{"  ", []string{"NODE", "OFFERS", "GPUS HEALTHY", "REASON", "FOR", "PODS", "MESSAGE"}}}
+	for _, v := range views {
+		since := "-"
+		if v.Health.Since != nil {
+			since = duration.HumanDuration(max(0, v.Now.Sub(*v.Health.Since)))
+		}
+		lines = append(lines, line{mark(v.Health.Status), []string{
+			v.Node, or(list(v.Offered)), or(string(v.Health.Status)), or(string(v.Health.Reason)), since, fmt.Sprint(len(v.Pods)), v.Health.Message,
+		}})
+	}
+	var b strings.Builder
+	write(&b, lines)
+	return printers.EscapeTerminal(b.String())
+}
+
+// write aligns the cells of the lines. One with a single cell is not part of the table.
+func write(b *strings.Builder, lines []line) {
+	widths := make([]int, len(lines[0].cells))
+	for _, l := range lines {
+		for i, c := range l.cells {
+			if len(l.cells) > 1 {
+				widths[i] = max(widths[i], utf8.RuneCountInString(c))
+			}
+		}
+	}
+	for _, l := range lines {
+		var row strings.Builder
+		row.WriteString(l.mark)
+		for i, c := range l.cells {
+			row.WriteString(c)
+			if len(l.cells) > 1 {
+				row.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(c)+2))
+			}
+		}
+		fmt.Fprintln(b, strings.TrimRight(row.String(), " "))
+	}
+}
+
+func mark(s corev1.ConditionStatus) string {
+	if s == corev1.ConditionFalse {
+		return "! "
+	}
+	return "  "
+}
+
+func (h Health) short(now time.Time) string {
+	if h.Status == "" {
+		return "GPUHealthy is not reported"
+	}
+	text := "GPUHealthy=" + string(h.Status)
+	if h.Since != nil {
+		text += " " + duration.HumanDuration(max(0, now.Sub(*h.Since)))
+	}
+	return text + " (" + string(h.Reason) + ")"
+}
+
+func list(amounts []Amount) string {
+	var texts []string
+	for _, a := range amounts {
+		texts = append(texts, fmt.Sprintf("%d %s", a.Count, a.Resource))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func or(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
