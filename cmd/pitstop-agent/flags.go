@@ -45,6 +45,7 @@ type flags struct {
 	qps                         float32
 	burst                       int
 	metricRunning, metricQueued []string
+	gpus                        gpuFlags
 }
 
 func (f *flags) bind(fs *pflag.FlagSet) {
@@ -65,6 +66,7 @@ func (f *flags) bind(fs *pflag.FlagSet) {
 	fs.IntVar(&f.burst, "kube-api-burst", 40, "burst of requests to the API server")
 	fs.StringSliceVar(&f.metricRunning, "metric-running", nil, "names of metrics that count running requests, besides those of vLLM and SGLang")
 	fs.StringSliceVar(&f.metricQueued, "metric-waiting", nil, "names of metrics that count waiting requests")
+	f.gpus.bind(fs)
 	fs.IntVarP(&f.verbosity, "v", "v", 0, "log level: 0 what an operator acts on, 1 every step, 2 why something waits")
 }
 

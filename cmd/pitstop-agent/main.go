@@ -71,6 +71,8 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
+	gpus := f.gpus.reader()
+	f.gpus.watch(&cfg, gpus, runtime)
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err
@@ -93,5 +95,6 @@ func run(ctx context.Context, f flags) error {
 		<-ctx.Done()
 		return server.Close()
 	})
+	g.Go(func() error { return runReader(ctx, gpus) })
 	return g.Wait()
 }
