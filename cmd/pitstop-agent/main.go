@@ -63,10 +63,11 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
-	gpus := f.gpus.reader()
-	if err := f.health.watch(&cfg, gpus, runtime); err != nil {
+	gpus := f.gpus.sources(cfg, runtime)
+	if err := f.health.watch(&cfg, gpus); err != nil {
 		return err
 	}
+	f.gpus.watch(&cfg, gpus)
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err
@@ -79,6 +80,6 @@ func run(ctx context.Context, f flags) error {
 		return a.Run(ctx)
 	})
 	g.Go(func() error { return serve(ctx, f, a.Handler()) })
-	g.Go(func() error { return runReader(ctx, gpus) })
+	g.Go(func() error { return gpus.run(ctx) })
 	return g.Wait()
 }
