@@ -81,7 +81,7 @@ func TestAnEngineThatComesTooEarlyFindsNoMemory(t *testing.T) {
 func (s *scene) untilFree() time.Time {
 	s.t.Helper()
 	err := wait.PollUntilContextTimeout(s.t.Context(), 100*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		return len(s.reading().Devices[0].Processes.List) == 0, nil
+		return len(s.reading().Devices[0].Processes.List) == 0, nil //nolint:contextcheck // it has the test's own
 	})
 	if err != nil {
 		s.t.Fatalf("memory is not released: %v", err)

@@ -167,8 +167,10 @@ func (w *World) take(n *node, l *agent.Look) (moved bool) {
 		if e, pod := w.engineOf(w.uidOf(l.Key())); pod != nil && e.running() && e.made[0].ID == l.Step.ContainerID {
 			w.stop(e, l.Step.ContainerID, w.Between(10*time.Millisecond, time.Second))
 		}
-	default:
+	case agent.ActRetry:
 		panic("the agent wants what is not simulated: " + string(l.Step.Do))
+	default:
+		panic("the agent wants what is not known: " + string(l.Step.Do))
 	}
 	return true
 }
