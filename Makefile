@@ -14,6 +14,9 @@ VERSION ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),dev)
 BINARIES := pitstop-agent pitstop-coordinator kubectl-pitstop
 LAB := go run ./test/lab/cmd/lab
 
+# What NVIDIA's header calls deprecated are functions that nobody here calls: a hundred warnings at each build.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
 # The packages with tests that need the lab.
 LAB_PACKAGES = $(shell grep -rl --include='*_test.go' --exclude-dir=out '^//go:build lab' . | xargs -r -n1 dirname | sort -u)
 
@@ -26,9 +29,18 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build the binaries into bin/
+build: ## Build the binaries into bin/; the GPU probe only where there is gcc
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/ $(addprefix ./cmd/,$(BINARIES))
+	@if command -v gcc >/dev/null; then $(MAKE) --no-print-directory build-probe; \
+		else echo 'WARNING: no gcc, so bin/pitstop-gpu-probe is NOT built' >&2; fi
+
+# Functions that a driver lacks must not be looked for before they are called: hence lazy binding, whatever the
+# distribution's gcc prefers.
+.PHONY: build-probe
+build-probe: ## Build bin/pitstop-gpu-probe, which loads NVML (gcc)
+	@mkdir -p bin
+	CGO_ENABLED=1 go build -buildvcs=false -trimpath -ldflags "-s -w -extldflags=-Wl,-z,lazy" -o bin/ ./cmd/pitstop-gpu-probe
 
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Write the generated files anew

@@ -76,6 +76,11 @@ func TestOverlays(t *testing.T) {
 			"pitstop-agent:dev",
 			[]string{"/host/run/k3s/containerd", "/host/var/lib/rancher/k3s"},
 		},
+		"NVIDIA's container toolkit": {
+			[]string{"components: [DEPLOY/runtime/nvidia]"},
+			"pitstop-agent:dev",
+			[]string{"/host/run/containerd", "/host/var/lib/containerd"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifests := build(t, append([]string{"resources: [DEPLOY/base]"}, tt.lines...)...)

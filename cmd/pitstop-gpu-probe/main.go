@@ -22,7 +22,19 @@ func main() {
 	var o nvml.Options
 	flag.StringVar(&o.Library, "library", "libnvidia-ml.so.1", "name or path of NVIDIA's library")
 	flag.StringVar(&o.Proc, "proc", "/proc", "where procfs is mounted")
+	symbols := flag.Bool("symbols", false, "list the functions of NVML that the probe knows, and whether the library has them; then exit")
 	flag.Parse()
+	if *symbols {
+		lines, err := nvml.Symbols(o)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "pitstop-gpu-probe:", err)
+			os.Exit(1)
+		}
+		for _, line := range lines {
+			fmt.Fprintln(os.Stdout, line)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	debug.SetGCPercent(20) // it makes little garbage, and memory is for models

@@ -66,16 +66,16 @@ func (f fixture) read(t *testing.T) gpu.Reading {
 	return f.Read(ctx)
 }
 
-// until reads until the state is the wanted one.
-func (f fixture) until(t *testing.T, state gpu.State) gpu.Reading {
+// up reads until the state is Up.
+func (f fixture) up(t *testing.T) gpu.Reading {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		r := f.read(t)
-		if r.State == state {
+		if r.State == gpu.Up {
 			return r
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("never %s: %+v", state, r)
+			t.Fatalf("never up: %+v", r)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestReadSaysWhatIsWrongAndRecovers(t *testing.T) {
 			if len(r.Devices) > 0 {
 				t.Errorf("devices without a reading: %+v", r)
 			}
-			f.until(t, gpu.Up)
+			f.up(t)
 		})
 	}
 }
@@ -154,7 +154,7 @@ func TestAnImpatientCallerKillsNothing(t *testing.T) {
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
-		f.until(t, gpu.Up)
+		f.up(t)
 	}()
 	for tick := time.NewTicker(20 * time.Millisecond); ; clk.Step(time.Minute) {
 		select {
@@ -198,14 +198,14 @@ func TestAProbeThatCannotBeKilledHasNoSecondBesideIt(t *testing.T) {
 	if err := kill(pid); err != nil {
 		t.Fatal(err)
 	}
-	f.until(t, gpu.Up)
+	f.up(t)
 }
 
 func TestReleaseLetsGoAndStartsAnew(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	f := run(t, Config{Clock: clk}, "fine")
-	f.until(t, gpu.Up)
+	f.up(t)
 	f.Release(clk.Now().Add(10 * time.Minute))
 	f.Release(clk.Now().Add(20 * time.Minute))
 	if r := f.read(t); r.State != gpu.Released || r.Message != "until 1970-01-01T00:36:40Z" {
@@ -219,7 +219,7 @@ func TestReleaseLetsGoAndStartsAnew(t *testing.T) {
 		t.Errorf("reading %+v", r)
 	}
 	clk.Step(time.Minute)
-	if r := f.until(t, gpu.Up); r.Driver != "start 2" {
+	if r := f.up(t); r.Driver != "start 2" {
 		t.Errorf("reading %+v", r)
 	}
 	f.Release(clk.Now().Add(-time.Minute)) // nothing to end
@@ -231,7 +231,7 @@ func TestReleaseLetsGoAndStartsAnew(t *testing.T) {
 		t.Errorf("reading %+v", r)
 	}
 	clk.Step(MaxRelease)
-	if r := f.until(t, gpu.Up); r.Driver != "start 3" {
+	if r := f.up(t); r.Driver != "start 3" {
 		t.Errorf("a release of more than an hour: %+v", r)
 	}
 	var gaps int
@@ -249,7 +249,7 @@ func TestEventsAreNumberedAndBounded(t *testing.T) {
 	t.Parallel()
 	f := run(t, Config{Keep: 3}, "fine")
 	for range 5 {
-		f.until(t, gpu.Up)
+		f.up(t)
 	}
 	events := f.Events(0)
 	if len(events) != 3 || events[0].Seq != 3 || events[2].Seq != 5 || events[2].XID != 5 || events[2].At.IsZero() {

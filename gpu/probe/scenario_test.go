@@ -297,7 +297,7 @@ func TestMemoryIsHeldForAWhileAfterTheProcessIsGone(t *testing.T) {
 func TestTheProbeIsSmall(t *testing.T) {
 	t.Parallel()
 	s := stub.State{Driver: "570.86.15"}
-	for _, id := range strings.Split("abcdefgh", "") {
+	for id := range strings.SplitSeq("abcdefgh", "") {
 		s.GPUs = append(s.GPUs, stub.GPU{UUID: "GPU-" + id, Total: 81559, Links: 18})
 		for i := range 20 {
 			s.Processes = append(s.Processes, stub.Process{GPU: "GPU-" + id, PID: 1000 + i, MiB: 10, Fixed: 1})

@@ -3,6 +3,7 @@ package images
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -24,7 +25,7 @@ import (
 // lockRetry is how often a taken lock is tried again.
 const lockRetry = 100 * time.Millisecond
 
-// build links p statically and returns the binary. The go command leaves an output alone whose
+// build links p, statically if it has no C, and returns the binary. The go command leaves an output alone whose
 // build id is still right, so the output stays in the cache and is read under a lock.
 func (b Builder) build(ctx context.Context, p program) (binary []byte, err error) {
 	dir := filepath.Join(b.Cache, b.Arch)
@@ -40,7 +41,7 @@ func (b Builder) build(ctx context.Context, p program) (binary []byte, err error
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags="+strings.TrimSpace("-s -w "+p.ldflags), "-o", out, p.pkg)
 	cmd.Dir = b.Module
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+b.Arch)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cmp.Or(p.cgo, "0"), "GOOS=linux", "GOARCH="+b.Arch)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, output)
 	}
@@ -71,16 +72,24 @@ func lock(ctx context.Context, path string) (unlock func() error, err error) {
 	}
 }
 
-// binaryLayer is a layer with one executable file in its root, without a date.
-func binaryLayer(name string, binary []byte) (v1.Layer, error) {
+// A file is one in an image, executable by all.
+type file struct {
+	name    string
+	content []byte
+}
+
+// layerOf is a layer with executable files, without a date.
+func layerOf(files ...file) (v1.Layer, error) {
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
-	header := &tar.Header{Name: name, Mode: 0o755, Size: int64(len(binary)), Typeflag: tar.TypeReg}
-	if err := w.WriteHeader(header); err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(binary); err != nil {
-		return nil, err
+	for _, f := range files {
+		header := &tar.Header{Name: f.name, Mode: 0o755, Size: int64(len(f.content)), Typeflag: tar.TypeReg}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.content); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.Close(); err != nil {
 		return nil, err

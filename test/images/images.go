@@ -1,12 +1,14 @@
 // Package images builds the container images of this repository without a container engine: a
-// static binary in an empty image. Equal input gives an equal digest, so that an alias is the
+// static binary in an empty image, and for the agent the GPU probe with this machine's libc. Equal input gives an equal digest, so that an alias is the
 // same image pushed under a second tag.
 package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 
@@ -52,12 +54,25 @@ func (b Builder) Bad(ctx context.Context, version string) (v1.Image, error) {
 	return b.Engine(ctx, version, map[string]string{server.EnvCrashAfter: "0s"})
 }
 
-// Agent is the pitstop-agent. It runs as root, since the runtime's socket is root's.
+// Agent is the pitstop-agent with the GPU probe beside it, where that can be built: see Probe. It runs as root, since
+// the runtime's socket is root's.
 func (b Builder) Agent(ctx context.Context, version string) (v1.Image, error) {
-	return b.image(ctx, program{
+	img, err := b.image(ctx, program{
 		name: "pitstop-agent", pkg: "./cmd/pitstop-agent", title: "Pitstop agent",
 		version: version, ldflags: "-X main.version=" + version, user: "0:0", ports: []string{"9464/tcp"},
 	})
+	if err != nil {
+		return nil, err
+	}
+	probe, err := b.Probe(ctx)
+	if errors.Is(err, ErrNoProbe) {
+		fmt.Fprintf(os.Stderr, "\nWARNING: the image of the agent has NO GPU PROBE, so that GPUs are unknown to it: %v\n\n", err)
+		return img, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return mutate.AppendLayers(img, probe)
 }
 
 // Coordinator is the pitstop-coordinator. It runs as nobody.
@@ -110,7 +125,7 @@ func (b Builder) image(ctx context.Context, p program) (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", p.pkg, err)
 	}
-	layer, err := binaryLayer(p.name, binary)
+	layer, err := layerOf(file{p.name, binary})
 	if err != nil {
 		return nil, fmt.Errorf("image of %s: %w", p.pkg, err)
 	}
@@ -135,6 +150,7 @@ func (b Builder) image(ctx context.Context, p program) (v1.Image, error) {
 // A program is what an image holds.
 type program struct {
 	name, pkg, title, version, ldflags string
+	cgo                                string // "1": it has C, and is linked dynamically
 	env                                map[string]string
 	user                               string
 	ports                              []string

@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -32,6 +33,7 @@ func TestImages(t *testing.T) {
 	t.Run("engine", func(t *testing.T) { testEngine(t, b) })
 	t.Run("index", func(t *testing.T) { testIndex(t, b) })
 	t.Run("another platform", func(t *testing.T) { testAnotherPlatform(t, b) })
+	t.Run("the GPU probe", func(t *testing.T) { testProbe(t, b) })
 	t.Run("the program is itself", func(t *testing.T) { testProgram(t, b) })
 	b.Module = t.TempDir()
 	if _, err := b.Engine(t.Context(), "v1", nil); err == nil || !strings.Contains(err.Error(), "test/engine") {
@@ -191,4 +193,66 @@ func testProgram(t *testing.T, b images.Builder) {
 	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.Contains(string(out), server.EnvState) {
 		t.Errorf("engine with a bad environment: %v\n%s", err, out)
 	}
+}
+
+// testProbe runs the probe with nothing but what its layer has.
+func testProbe(t *testing.T, b images.Builder) {
+	t.Helper()
+	layer, err := b.Probe(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := layer.Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = content.Close() }()
+	root := t.TempDir()
+	var loader, libraries string
+	for files := tar.NewReader(content); ; {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(root, header.Name)
+		data, err := io.ReadAll(files)
+		if err := errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case strings.HasPrefix(filepath.Base(path), "ld-"):
+			loader = path
+		case filepath.Base(path) == "libc.so.6":
+			libraries = filepath.Dir(path)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), loader, "--inhibit-cache", "--library-path", libraries,
+		filepath.Join(root, "pitstop-gpu-probe"), "--library=libnone.so", "--proc="+root)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), `{"hello":{"protocol":1,"state":"Absent"`) {
+		t.Errorf("probe: %v\n%s", err, out)
+	}
+	t.Setenv("PATH", filepath.Dir(goCommand(t)))
+	if _, err := os.Stat(filepath.Join(filepath.Dir(goCommand(t)), "gcc")); err == nil {
+		return // the two are in one folder here
+	}
+	if _, err := b.Probe(t.Context()); !errors.Is(err, images.ErrNoProbe) {
+		t.Errorf("error %v without gcc", err)
+	}
+	b.Arch = "riscv64"
+	if _, err := b.Probe(t.Context()); !errors.Is(err, images.ErrNoProbe) {
+		t.Errorf("error %v for another architecture", err)
+	}
+}
+
+func goCommand(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

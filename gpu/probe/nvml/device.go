@@ -122,7 +122,7 @@ func (k *look) memoryOf(h nvml.Device) (*gpu.Memory, nvml.Return) {
 	if k.has.has(fMemory2) {
 		m, code := h.GetMemoryInfo_v2()
 		if code == nvml.SUCCESS {
-			return &gpu.Memory{Version: 2, Total: mib(m.Total), Used: mib(m.Used), Reserved: mib(m.Reserved)}, code
+			return &gpu.Memory{Version: 2, Total: mib(m.Total), Used: mib(m.Used), Reserved: mib(m.Reserved)}, nvml.SUCCESS
 		}
 		if !none(code) {
 			return nil, code

@@ -78,7 +78,7 @@ func (w *watcher) register() (failed string) {
 	}
 	n, code := api.DeviceGetCount()
 	if code != nvml.SUCCESS {
-		set.Free()
+		free(set)
 		return "count GPUs: " + explain(code)
 	}
 	w.set, w.uuids = set, map[nvml.Device]string{}
@@ -120,9 +120,12 @@ func (w *watcher) registerDevice(i int) (failed string) {
 	return failed
 }
 
+// free gives a set back. A driver that refuses has nothing to give.
+func free(set nvml.EventSet) { _ = set.Free() }
+
 func (w *watcher) drop() {
 	if w.set != nil {
-		w.set.Free()
+		free(w.set)
 		w.set = nil
 	}
 }

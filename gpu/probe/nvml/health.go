@@ -87,7 +87,7 @@ func (k *look) ecc(h nvml.Device) {
 func (k *look) clocks(h nvml.Device) {
 	read := h.GetCurrentClocksEventReasons
 	if !k.has.has(fClocks) {
-		read = h.GetCurrentClocksThrottleReasons //nolint:staticcheck // its name in drivers before 535
+		read = h.GetCurrentClocksThrottleReasons // its name in drivers before 535
 	}
 	if reasons, code := read(); k.ok("clock reasons", code) {
 		k.d.Health.ClockEvents = &reasons

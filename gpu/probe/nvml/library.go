@@ -54,6 +54,25 @@ func open(o Options) (*library, wire.Hello) {
 	return l, hello
 }
 
+// Symbols says which functions of NVML the library has, one line for each that the probe knows. It calls none.
+func Symbols(o Options) ([]string, error) {
+	handle := dl.New(o.Library, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
+	if err := handle.Open(); err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, f := range features() {
+		for _, name := range append([]string{f.name}, f.older...) {
+			mark := "yes"
+			if handle.Lookup(name) != nil {
+				mark = "no"
+			}
+			lines = append(lines, fmt.Sprintf("%-4s%s", mark, name))
+		}
+	}
+	return lines, handle.Close()
+}
+
 // without says what a library that cannot be loaded means: a node without GPUs, unless the driver is there. Then it
 // is a container that was not given the library.
 func without(o Options, err error) wire.Hello {
@@ -68,7 +87,8 @@ func without(o Options, err error) wire.Hello {
 	}
 }
 
-func (l *library) close() { l.api.Shutdown() }
+// close lets go of NVML. What it answers changes nothing: the process ends.
+func (l *library) close() { _ = l.api.Shutdown() }
 
 // read looks at all devices. A code that ends all answers makes the whole Reading Unknown.
 func (l *library) read() gpu.Reading {

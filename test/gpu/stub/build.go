@@ -10,7 +10,7 @@ import (
 )
 
 //go:embed lib/*.c lib/*.h
-var source embed.FS //nolint:gochecknoglobals // go:embed needs a variable
+var source embed.FS
 
 // LibraryName is what the NVIDIA driver calls it.
 const LibraryName = "libnvidia-ml.so.1"

@@ -14,10 +14,24 @@ type field struct {
 
 func (g *GPU) fields() []field {
 	return []field{
-		{"uuid", &g.UUID}, {"minor", &g.Minor}, {"pci", &g.PCI}, {"name", &g.Name}, {"total", &g.Total},
-		{"reserved", &g.Reserved}, {"used", &g.Used}, {"recovery", &g.Recovery}, {"ecc", &g.ECC}, {"pending", &g.Pending},
-		{"failed", &g.Failed}, {"clocks", &g.Clocks}, {"links", &g.Links}, {"down", &g.Down}, {"coherent", &g.Coherent},
-		{"nomem", &g.NoMem}, {"mig", &g.InMIG}, {"events", &g.Events},
+		{"uuid", &g.UUID},
+		{"minor", &g.Minor},
+		{"pci", &g.PCI},
+		{"name", &g.Name},
+		{"total", &g.Total},
+		{"reserved", &g.Reserved},
+		{"used", &g.Used},
+		{"recovery", &g.Recovery},
+		{"ecc", &g.ECC},
+		{"pending", &g.Pending},
+		{"failed", &g.Failed},
+		{"clocks", &g.Clocks},
+		{"links", &g.Links},
+		{"down", &g.Down},
+		{"coherent", &g.Coherent},
+		{"nomem", &g.NoMem},
+		{"mig", &g.InMIG},
+		{"events", &g.Events},
 	}
 }
 
@@ -27,8 +41,14 @@ func (m *MIG) fields() []field {
 
 func (p *Process) fields() []field {
 	return []field{
-		{"gpu", &p.GPU}, {"pid", &p.PID}, {"ns", &p.NS}, {"start", &p.Start}, {"mib", &p.MiB}, {"list", &p.List},
-		{"release", &p.Release}, {"fixed", &p.Fixed},
+		{"gpu", &p.GPU},
+		{"pid", &p.PID},
+		{"ns", &p.NS},
+		{"start", &p.Start},
+		{"mib", &p.MiB},
+		{"list", &p.List},
+		{"release", &p.Release},
+		{"fixed", &p.Fixed},
 	}
 }
 

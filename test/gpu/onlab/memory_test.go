@@ -1,6 +1,6 @@
 //go:build lab
 
-package gpu_test
+package onlab
 
 import (
 	"context"

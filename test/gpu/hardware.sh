@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Checks the GPU probe on a machine with a real GPU, in under five minutes: lists the GPUs and the functions of the driver,
+# allocates in a process, kills it and times the release. It ends with one line of JSON and exits with 0 if all is well.
+#
+#   bash test/gpu/hardware.sh [--gpu INDEX] [--mib N] [--pinned N] [--library PATH]
+#
+# It needs the NVIDIA driver; Go and gcc, or else what they built on a machine like this one: run it there with --build first,
+# and carry bin/ over.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+build() {
+	mkdir -p bin
+	CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations" go build -buildvcs=false -trimpath \
+		-ldflags "-s -w -extldflags=-Wl,-z,lazy" -o bin/ ./cmd/pitstop-gpu-probe
+	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w" -o bin/ ./test/gpu/hardware/cmd/gpu-hardware
+	gcc -O1 -Wall -o bin/gpu-holder test/gpu/holder.c -ldl
+}
+
+if command -v go >/dev/null && command -v gcc >/dev/null; then
+	build
+fi
+for program in pitstop-gpu-probe gpu-hardware gpu-holder; do
+	[ -x bin/$program ] || { echo "hardware.sh: no bin/$program, and no go and gcc to build it" >&2; exit 1; }
+done
+[ "${1:-}" = --build ] && exit 0
+
+library=libnvidia-ml.so.1
+arguments=("$@")
+while [ $# -gt 0 ]; do
+	case $1 in
+	--library) library=$2; shift ;;
+	--library=*) library=${1#*=} ;;
+	esac
+	shift
+done
+if ! symbols=$(bin/pitstop-gpu-probe --symbols --library "$library"); then
+	echo "hardware.sh: NVIDIA's library cannot be loaded: this machine has no GPU, or no driver" >&2
+	echo '{"ok":false,"failed":["no NVIDIA library"]}'
+	exit 1
+fi
+echo "functions of $library:" >&2
+echo "$symbols" >&2
+exec timeout 290 bin/gpu-hardware --holder "${PITSTOP_HOLDER:-bin/gpu-holder}" "${arguments[@]}"
