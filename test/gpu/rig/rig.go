@@ -24,8 +24,9 @@ import (
 const (
 	// OnNode is where a node has the folder of its GPUs.
 	OnNode = "/var/lib/pitstop-gpu"
-	// Inside is where containers that were given GPUs see that folder, and Socket is what engines ask there for memory.
+	// Inside is where containers that were given GPUs see that folder.
 	Inside = "/run/pitstop-gpu"
+	// Socket is what engines ask there for memory.
 	Socket = Inside + "/" + socket
 
 	socket = "claims.sock"
