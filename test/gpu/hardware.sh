@@ -14,7 +14,7 @@ build() {
 	CGO_ENABLED=1 CGO_CFLAGS="-O2 -g -Wno-deprecated-declarations" go build -buildvcs=false -trimpath \
 		-ldflags "-s -w -extldflags=-Wl,-z,lazy" -o bin/ ./cmd/pitstop-gpu-probe
 	CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags "-s -w" -o bin/ ./test/gpu/hardware/cmd/gpu-hardware
-	gcc -O1 -Wall -o bin/gpu-holder test/gpu/hardware/holder/holder.c -ldl
+	gcc -O1 -Wall -o bin/gpu-holder test/gpu/holder.c -ldl
 }
 
 if command -v go >/dev/null && command -v gcc >/dev/null; then

@@ -1,6 +1,6 @@
 //go:build lab
 
-package gpu_test
+package onlab
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"pitstop.dev/gpu"
 	"pitstop.dev/gpu/attribution"
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/cluster"
@@ -80,8 +81,9 @@ func TestAnEngineThatComesTooEarlyFindsNoMemory(t *testing.T) {
 // untilFree waits until the driver lists nothing on the first device.
 func (s *scene) untilFree() time.Time {
 	s.t.Helper()
-	err := wait.PollUntilContextTimeout(s.t.Context(), 100*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		return len(s.reading().Devices[0].Processes.List) == 0, nil //nolint:contextcheck // it has the test's own
+	err := wait.PollUntilContextTimeout(s.t.Context(), 100*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+		r := s.probe.Read(ctx)
+		return r.State == gpu.Up && len(r.Devices[0].Processes.List) == 0, nil
 	})
 	if err != nil {
 		s.t.Fatalf("memory is not released: %v", err)

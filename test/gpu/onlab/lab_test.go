@@ -1,6 +1,6 @@
 //go:build lab
 
-package gpu_test
+package onlab
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func TestMain(m *testing.M) {
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute)
 	defer cancel()
 	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "gpu:", err)
+		fmt.Fprintln(os.Stderr, "onlab:", err)
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -139,7 +139,7 @@ func (s *scene) agent() attribution.PodName {
 func (s *scene) driver() *probe.Client {
 	s.t.Helper()
 	dir := s.t.TempDir()
-	path, err := stub.Probe(s.t.Context(), filepath.Join("..", ".."), dir)
+	path, err := stub.Probe(s.t.Context(), filepath.Join("..", "..", ".."), dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -1,8 +1,0 @@
-// Package gpu shows on the lab that kubelet assigns GPUs, and that the memory that engines take of them is attributed.
-// No GPU exists; what stands in for them is in the packages below:
-//
-//	plugin  the device plugin, with which kubelet assigns them
-//	claim   how an engine takes memory of them
-//	stub    the driver's library, which lists it
-//	rig     all of that on a node of the lab
-package gpu
