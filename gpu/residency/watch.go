@@ -3,6 +3,7 @@ package residency
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"pitstop.dev/api/v1alpha1"
@@ -125,14 +126,11 @@ func (c Circumstances) moved(s Sample) bool {
 }
 
 func names(s Sample) string {
-	text := ""
-	for i, d := range s.Devices {
-		if i > 0 {
-			text += ", "
-		}
-		text += d.UUID
+	var uuids []string
+	for _, d := range s.Devices {
+		uuids = append(uuids, d.UUID)
 	}
-	return text
+	return strings.Join(uuids, ", ")
 }
 
 // lost is the watch without a baseline: nothing can be told, whatever is found.
