@@ -95,7 +95,7 @@ func allImages() []string {
 func drawAction(t *rapid.T, pods []podPlan) action {
 	kinds := []string{
 		"order", "order", "order", "order", "order", "order", "order", "order", "permit", "permit", "permit", "permit",
-		"cancel", "cancel", "cancel", "delete order", "delete order", "delete pod", "hold", "release",
+		"cancel", "cancel", "cancel", "delete order", "delete order", "delete order", "delete order", "delete pod", "hold", "release",
 		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "router", "late answer", "collect", "collect", "bury", "bury", "crash container", "edit gate", "probe", "sick",
 	}
 	a := action{

@@ -40,12 +40,8 @@ func (l Lookout) Look(ctx context.Context, pod *corev1.Pod) (residency.Sample, e
 		}
 		return s, nil
 	}
-	targets, err := targetsOf(pod, l.Assigned.Read(ctx), r)
-	if err != nil {
-		s.Fault = err.Error()
-		return s, nil //nolint:nilerr // a look that fails says so in what it has seen
-	}
-	if len(targets) == 0 {
+	targets, fault := targetsOf(pod, l.Assigned.Read(ctx), r)
+	if s.Fault = fault; len(targets) == 0 {
 		return s, nil
 	}
 	list, _ := l.Attributor.Attribute(ctx, r)
@@ -67,9 +63,9 @@ type target struct {
 	fault  string // why it was not found
 }
 
-// targetsOf returns the GPUs and MIG devices that the containers of a Pod were given, each once.
-func targetsOf(pod *corev1.Pod, a attribution.Assignments, r gpu.Reading) ([]target, error) {
-	var targets []target
+// targetsOf returns the GPUs and MIG devices that the containers of a Pod were given, each once, or why they are not
+// known.
+func targetsOf(pod *corev1.Pod, a attribution.Assignments, r gpu.Reading) (targets []target, fault string) {
 	at := map[string]int{}
 	listed := false
 	for _, c := range a.List {
@@ -91,9 +87,9 @@ func targetsOf(pod *corev1.Pod, a attribution.Assignments, r gpu.Reading) ([]tar
 		}
 	}
 	if !listed && a.Confidence != attribution.Known {
-		return nil, fmt.Errorf("it is not known which GPUs the Pod has: %s: %s", a.Reason, a.Message)
+		return nil, fmt.Sprintf("it is not known which GPUs the Pod has: %s: %s", a.Reason, a.Message)
 	}
-	return targets, nil
+	return targets, ""
 }
 
 func find(d attribution.Assigned, r gpu.Reading) target {

@@ -126,7 +126,7 @@ func (c Circumstances) moved(s Sample) bool {
 }
 
 func names(s Sample) string {
-	uuids := make([]string, 0, len(s.Devices))
+	var uuids []string
 	for _, d := range s.Devices {
 		uuids = append(uuids, d.UUID)
 	}
