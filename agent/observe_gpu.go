@@ -23,6 +23,7 @@ const (
 // A memory is what this process has seen of the GPUs of one open attempt.
 type memory struct {
 	asked    time.Time           // latest look
+	awaited  time.Time           // since when a look is waited for
 	last     residency.Sample    // of the latest look that is over
 	good     residency.Sample    // the latest one that makes a baseline
 	baseline *residency.Baseline // as reported with Drained
@@ -82,7 +83,7 @@ func (m *memory) none() bool {
 // awaitsLook returns until when a look is worth waiting for: before a Pod is held one that tells which GPUs it has, so
 // that sick ones are known, and under the hold one for the baseline.
 func (a *Agent) awaitsLook(s *sight, u *Update) time.Time {
-	m, since := &s.track.memory, s.track.seen
+	m := &s.track.memory
 	switch {
 	case u.swapped() || len(u.Order.Want) == 0 || !u.Order.Permit.Allows(v1alpha1.PermitDrain) || m.last.State == gpu.Released:
 		return time.Time{}
@@ -90,10 +91,10 @@ func (a *Agent) awaitsLook(s *sight, u *Update) time.Time {
 		return time.Time{}
 	case !u.Pod.Hold.Placed() && (a.cfg.Health == nil || !m.last.At.IsZero()):
 		return time.Time{}
-	case u.Pod.Hold.Placed():
-		since = latest(since, u.Pod.Hold.LoweredAt)
+	case m.awaited.IsZero(), m.awaited.Before(u.Pod.Hold.LoweredAt):
+		m.awaited = s.now
 	}
-	return since.Add(lookPatience)
+	return m.awaited.Add(lookPatience)
 }
 
 // lookEvery is how often the GPUs are to be looked at as things stand; 0: not at all.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -220,6 +221,13 @@ func (r *rules) healthy(w *world, p *simPod, s *sight) {
 // residency: a Pod is verified with verdicts that pass, which say what is so; and it fails for its memory only
 // where that is really held, after the deadline.
 func (r *rules) residency(w *world, p *simPod, order *v1alpha1.InPlaceUpdate, to v1alpha1.InPlaceUpdateStatus) {
+	if to.Stage == v1alpha1.StageDrained { // what others hold by then is not this swap's
+		for _, id := range p.leftovers() {
+			if of, other := strings.CutPrefix(id, "of "); other {
+				delete(r.gone, of)
+			}
+		}
+	}
 	if r.patches[order.Token()] == 0 {
 		return
 	}
@@ -258,5 +266,5 @@ func (r *rules) residency(w *world, p *simPod, order *v1alpha1.InPlaceUpdate, to
 
 // heldFromBefore reports whether memory of a container that a patch replaced is held.
 func (r *rules) heldFromBefore(p *simPod) bool {
-	return slices.ContainsFunc(p.leftovers(), func(id string) bool { return r.gone[id] || r.gone[id[min(len(id), 3):]] })
+	return slices.ContainsFunc(p.leftovers(), func(id string) bool { return r.gone[strings.TrimPrefix(id, "of ")] })
 }

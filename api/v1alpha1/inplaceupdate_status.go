@@ -150,6 +150,7 @@ type GPUReport struct {
 // The first four let the update go on; the others stop it, once the release deadline is over.
 type Verdict string
 
+// The verdicts.
 const (
 	// VerdictReleased: the memory was given back, and the Pod holds none.
 	VerdictReleased Verdict = "Released"

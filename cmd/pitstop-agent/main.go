@@ -64,6 +64,7 @@ func run(ctx context.Context, f flags) error {
 		return err
 	}
 	gpus := f.gpus.reader()
+	f.gpus.watch(&cfg, gpus, runtime)
 	if err := f.health.watch(&cfg, gpus, runtime); err != nil {
 		return err
 	}

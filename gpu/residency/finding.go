@@ -2,6 +2,7 @@ package residency
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"pitstop.dev/api/v1alpha1"
@@ -17,6 +18,8 @@ type finding struct {
 	by time.Time
 	// culprit is the process that holds what should be free; zero if it is not known, or not needed.
 	culprit Holder
+	// old: it is what the replaced containers held that is held, and not what one after them did.
+	old bool
 	// why says for people what is wrong, or not known.
 	why string
 	// own is what the Pod's processes hold, -1 if that is not known.
@@ -43,6 +46,7 @@ func (c Circumstances) judge(d Device) finding {
 	if len(t.left) > 0 {
 		worst := t.left[0]
 		f.state, f.verdict, f.culprit, f.by = held, v1alpha1.VerdictLeaked, worst, c.due(worst)
+		f.old = slices.ContainsFunc(t.left, c.older)
 		f.why = fmt.Sprintf("%s: %s still holds memory, and belongs to no running container of the Pod", d.UUID, worst)
 		return f
 	}
@@ -99,13 +103,19 @@ func (c Circumstances) sort(d Device) sorted {
 func (t *sorted) inPod(c Circumstances, h Holder) {
 	now, ok := c.container(h.ContainerID)
 	switch {
-	case !ok || !now.Current:
+	case !ok || !now.Current && !c.at.Before(now.Ended): // one that has ended since the look ran then
 		t.left = append(t.left, h)
 	case now.Before:
 		t.kept = append(t.kept, h)
 	default:
 		t.fresh = append(t.fresh, h)
 	}
+}
+
+// older reports whether a process is of a container that was made before the swap.
+func (c Circumstances) older(h Holder) bool {
+	one, ok := c.container(h.ContainerID)
+	return !ok || one.Before
 }
 
 // own is what the processes of the Pod hold together.
@@ -192,6 +202,9 @@ func (c Circumstances) excess(d Device, t sorted) (finding, bool) {
 		return finding{why: fmt.Sprintf("%s: it is not known whose %s is", d.UUID, t.undecided[0])}, true
 	}
 	f := finding{state: held, verdict: v1alpha1.VerdictHeldByOther, by: c.lastEnd().Add(c.Params.Release)}
+	f.old = !slices.ContainsFunc(c.Containers, func(one Container) bool {
+		return !one.Before && !one.Ended.IsZero() && !one.Ended.After(c.at)
+	})
 	f.why = fmt.Sprintf("%s: %d MiB more than before are used, and no process that can be seen holds them", d.UUID, over)
 	if h, ok := largest(t.outside); ok {
 		f.culprit = h

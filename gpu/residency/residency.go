@@ -220,6 +220,8 @@ type Circumstances struct {
 	// Residents are the MiB that a container may keep on each GPU, by name, as declared.
 	Residents map[string]int64
 	Params    Params
+
+	at time.Time // of the sample that is judged
 }
 
 // A Container is one of the runtime's.

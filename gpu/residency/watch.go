@@ -13,7 +13,7 @@ import (
 type Watch struct {
 	// GPUs are those of the baseline; without one those of the samples, or one without a UUID.
 	GPUs []GPU
-	// HeldAt is the latest sample in which memory was held that should have been free.
+	// HeldAt is the latest sample in which memory of the replaced containers was held.
 	HeldAt time.Time
 }
 
@@ -81,6 +81,7 @@ func (w Watch) Next(s Sample, c Circumstances) Watch {
 	case c.Since.IsZero() || s.At.Before(c.Since):
 		return w
 	}
+	c.at = s.At
 	next := Watch{GPUs: slices.Clone(w.GPUs), HeldAt: w.HeldAt}
 	for _, u := range c.Baseline.GPUs {
 		next.add(u.UUID)
@@ -92,7 +93,7 @@ func (w Watch) Next(s Sample, c Circumstances) Watch {
 		if moved {
 			f = finding{state: held, verdict: v1alpha1.VerdictMoved, by: c.Since.Add(c.Params.Release), own: f.own, why: "the Pod has other GPUs than before the swap: " + names(s)}
 		}
-		if f.state == held {
+		if f.state == held && f.old {
 			next.HeldAt = s.At
 		}
 		g.next(s, f, c)

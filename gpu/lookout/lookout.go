@@ -1,0 +1,174 @@
+// Package lookout looks at the GPUs of one Pod: it joins what the driver, procfs, the runtime and kubelet say into a
+// sample that gpu/residency judges.
+package lookout
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"pitstop.dev/gpu"
+	"pitstop.dev/gpu/attribution"
+	"pitstop.dev/gpu/residency"
+)
+
+// A Lookout looks at the GPUs of Pods. It may be used from several goroutines if its parts may.
+type Lookout struct {
+	// Reader reads the GPUs of the node.
+	Reader gpu.Reader
+	// Assigned says which devices kubelet has given to whom.
+	Assigned interface {
+		Read(ctx context.Context) attribution.Assignments
+	}
+	// Attributor says whose the processes are.
+	Attributor interface {
+		Attribute(ctx context.Context, r gpu.Reading) (list []attribution.Holders, known bool)
+	}
+	// BootID is that of this boot.
+	BootID string
+}
+
+// Look returns what the Pod's GPUs hold now. What cannot be told is a fault of the sample or of the device.
+func (l Lookout) Look(ctx context.Context, pod *corev1.Pod) (residency.Sample, error) {
+	r := l.Reader.Read(ctx)
+	s := residency.Sample{At: r.At, State: r.State, BootID: l.BootID}
+	if r.State != gpu.Up {
+		if r.State == gpu.Unknown {
+			s.Fault = cmp.Or(r.Message, "the GPUs could not be read")
+		}
+		return s, nil
+	}
+	targets, err := targetsOf(pod, l.Assigned.Read(ctx), r)
+	if err != nil {
+		s.Fault = err.Error()
+		return s, nil
+	}
+	if len(targets) == 0 {
+		return s, nil
+	}
+	list, _ := l.Attributor.Attribute(ctx, r)
+	holders := map[string]attribution.Holders{}
+	for _, h := range list {
+		holders[h.UUID] = h
+	}
+	for _, t := range targets {
+		s.Devices = append(s.Devices, t.device(holders[t.at.Device.UUID]))
+	}
+	return s, nil
+}
+
+// A target is one device of the Pod.
+type target struct {
+	uuid   string
+	shared bool
+	at     attribution.Target
+	fault  string // why it was not found
+}
+
+// targetsOf returns the GPUs and MIG devices that the containers of a Pod were given, each once.
+func targetsOf(pod *corev1.Pod, a attribution.Assignments, r gpu.Reading) ([]target, error) {
+	var targets []target
+	at := map[string]int{}
+	listed := false
+	for _, c := range a.List {
+		if c.Pod != (attribution.PodName{Namespace: pod.Namespace, Name: pod.Name}) {
+			continue
+		}
+		listed = true
+		for _, d := range c.Devices {
+			if d.Ref == nil {
+				continue // of another kind
+			}
+			t := find(d, r)
+			if i, ok := at[t.uuid]; ok {
+				targets[i].shared = targets[i].shared || t.shared
+				continue
+			}
+			at[t.uuid] = len(targets)
+			targets = append(targets, t)
+		}
+	}
+	if !listed && a.Confidence != attribution.Known {
+		return nil, fmt.Errorf("it is not known which GPUs the Pod has: %s: %s", a.Reason, a.Message)
+	}
+	return targets, nil
+}
+
+func find(d attribution.Assigned, r gpu.Reading) target {
+	t := target{uuid: cmp.Or(d.Ref.UUID, d.ID), shared: d.Ref.Shared}
+	found, ok := d.Ref.Find(r)
+	switch {
+	case !ok:
+		t.fault = "the driver has no device " + d.ID
+		return t
+	case found.MIG != nil:
+		t.uuid = found.MIG.UUID
+	case d.Ref.Part:
+		t.fault = "it is not known which MIG device " + d.ID + " is"
+	default:
+		t.uuid = found.Device.UUID
+	}
+	t.at = found
+	return t
+}
+
+// device is what is known of one of the Pod's devices.
+func (t target) device(h attribution.Holders) residency.Device {
+	d := residency.Device{UUID: t.uuid, Shared: t.shared, Coherent: t.at.Device.Coherent, Memory: t.at.Device.Memory}
+	switch {
+	case t.fault != "":
+		d.Fault = t.fault
+	case t.at.Device.Lost:
+		d.Fault = t.uuid + " is lost: it does not answer any more"
+	case t.at.Device.Fault != "":
+		d.Fault = t.uuid + ": " + t.at.Device.Fault
+	case !h.Known:
+		d.Fault = t.uuid + ": " + cmp.Or(h.Fault, "its processes are not known")
+	}
+	if t.at.MIG != nil {
+		d.Memory = t.at.MIG.Memory
+	}
+	for _, one := range h.List {
+		if t.at.MIG == nil || one.MIG == t.uuid || one.MIG == "" {
+			d.Holders = append(d.Holders, t.holder(one))
+		}
+	}
+	return d
+}
+
+// holder is a process in the words of residency. On a GPU with MIG one without an instance may be on another device
+// of it.
+func (t target) holder(h attribution.Holder) residency.Holder {
+	out := residency.Holder{
+		PID: h.PID, Started: h.Start, Command: h.Command, MiB: h.MiB, PodUID: h.PodUID, ContainerID: h.ContainerID,
+		Ownership: ownership(h),
+	}
+	if t.at.MIG != nil && h.MIG == "" {
+		out.Ownership = residency.Undecided
+	}
+	return out
+}
+
+// ownership says how well it is known whose a process is. One in a container that the runtime does not have any more
+// is that container's: control groups say so.
+func ownership(h attribution.Holder) residency.Ownership {
+	switch h.Outcome {
+	case attribution.Attributed:
+		return residency.Contained
+	case attribution.Undecided:
+		return residency.Undecided
+	case attribution.Unattributed:
+	}
+	switch h.Reason {
+	case attribution.OnHost:
+		return residency.Outside
+	case attribution.UnknownContainer:
+		return residency.Contained
+	case attribution.NotInProcfs:
+		return residency.Ghost
+	case attribution.Untold, attribution.InPod, attribution.Disagreement, attribution.Unreadable:
+	}
+	return residency.Undecided
+}
