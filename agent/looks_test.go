@@ -38,7 +38,8 @@ func TestLooks(t *testing.T) {
 		},
 		"one that fails says why, and when": {
 			func(context.Context) (residency.Sample, error) { return residency.Sample{}, errors.New("no") }, 1,
-			[]residency.Sample{{State: gpu.Unknown, Fault: "no"}}, 0,
+			[]residency.Sample{{State: gpu.Unknown, Fault: "no"}},
+			0,
 		},
 		"one that hangs is given up, and there is no second one beside it": {
 			hangs, 3, []residency.Sample{{State: gpu.Unknown, Fault: context.DeadlineExceeded.Error()}}, lookTimeout,

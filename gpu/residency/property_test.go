@@ -23,7 +23,9 @@ func drawSample(t *rapid.T, now float64) (s Sample, readable bool) {
 	for _, uuid := range []string{first, second} {
 		d := holds(uuid, rapid.SliceOfN(rapid.SampledFrom([]Holder{
 			process(1, "e-old", 70000), process(2, "e-old", 300), process(11, "e-new", 40000), process(3, "s-old", 20),
-			foreign(60000), foreign(10), {PID: 1, MiB: 5, Ownership: Ghost}, {PID: 40, MiB: 2000, Ownership: Undecided},
+			foreign(60000), foreign(10),
+			{PID: 1, MiB: 5, Ownership: Ghost},
+			{PID: 40, MiB: 2000, Ownership: Undecided},
 		}), 0, 2).Draw(t, "holders")...)
 		switch rapid.IntRange(0, 9).Draw(t, "device") {
 		case 0:

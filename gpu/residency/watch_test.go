@@ -151,14 +151,16 @@ func TestVerdicts(t *testing.T) {
 			c, []Sample{sample(1, left...), sample(120, left...), failed(121), failed(300)}, v1alpha1.VerdictLeaked, "process 1",
 		},
 		"leaked: a process of a container that the runtime has forgotten": {
-			c, []Sample{sample(1, holds(first, process(5, "e-older", 9000)), holds(second)), sample(120, holds(first, process(5, "e-older", 9000)), holds(second))},
+			c,
+			[]Sample{sample(1, holds(first, process(5, "e-older", 9000)), holds(second)), sample(120, holds(first, process(5, "e-older", 9000)), holds(second))},
 			v1alpha1.VerdictLeaked, "process 5",
 		},
 		"a new container that crashed has a release deadline of its own": {
 			c.with(func(c *Circumstances) {
 				c.Containers = []Container{{ID: "e-newer", Name: "engine", Current: true}, {ID: "e-new", Name: "engine", Ended: at(100)}}
 			}),
-			[]Sample{sample(110, loaded...), sample(121, loaded...)}, pending, "process 11",
+			[]Sample{sample(110, loaded...), sample(121, loaded...)},
+			pending, "process 11",
 		},
 		"another process with the PID of an old one is not it": {
 			c, []Sample{
@@ -183,7 +185,8 @@ func TestVerdicts(t *testing.T) {
 		},
 		"what others held before is theirs": {
 			swapped(sample(-10, holds(first, process(1, "e-old", 30000), foreign(40000)), holds(second, process(2, "e-old", 70000)))),
-			[]Sample{sample(1, holds(first, foreign(40000)), holds(second)), sample(2, holds(first, foreign(40000)), holds(second))}, v1alpha1.VerdictReleased, "",
+			[]Sample{sample(1, holds(first, foreign(40000)), holds(second)), sample(2, holds(first, foreign(40000)), holds(second))},
+			v1alpha1.VerdictReleased, "",
 		},
 		"a little more than before is slack": {
 			c, []Sample{sample(1, holds(first, foreign(500)), holds(second)), sample(2, holds(first, foreign(500)), holds(second))}, v1alpha1.VerdictReleased, "",
@@ -227,16 +230,19 @@ func TestVerdicts(t *testing.T) {
 			side, []Sample{sample(1, holds(first, process(3, "s-old", 70000)), holds(second)), sample(2, holds(first, process(3, "s-old", 70000)), holds(second))}, v1alpha1.VerdictRetained, "",
 		},
 		"leaked: a resident took the engine's memory over": {
-			declared, []Sample{sample(1, holds(first, process(3, "s-old", 70000)), holds(second)), sample(120, holds(first, process(3, "s-old", 70000)), holds(second))},
+			declared,
+			[]Sample{sample(1, holds(first, process(3, "s-old", 70000)), holds(second)), sample(120, holds(first, process(3, "s-old", 70000)), holds(second))},
 			v1alpha1.VerdictLeaked, "container side, which was not replaced, holds 70000 MiB and may keep 31000",
 		},
 		"leaked: a declared resident keeps more than it may": {
-			declared, []Sample{sample(1, holds(first, process(3, "s-old", 32000)), holds(second)), sample(120, holds(first, process(3, "s-old", 32000)), holds(second))},
+			declared,
+			[]Sample{sample(1, holds(first, process(3, "s-old", 32000)), holds(second)), sample(120, holds(first, process(3, "s-old", 32000)), holds(second))},
 			v1alpha1.VerdictLeaked, "may keep 31000",
 		},
 		"a resident may grow on a GPU of its own": {
 			swapped(sample(-10, holds(first, process(3, "s-old", 1000)), holds(second, process(2, "e-old", 70000)))).with(func(c *Circumstances) { c.Residents = map[string]int64{"side": 1000} }),
-			[]Sample{sample(1, holds(first, process(3, "s-old", 70000)), holds(second)), sample(2, holds(first, process(3, "s-old", 70000)), holds(second))}, v1alpha1.VerdictRetained, "",
+			[]Sample{sample(1, holds(first, process(3, "s-old", 70000)), holds(second)), sample(2, holds(first, process(3, "s-old", 70000)), holds(second))},
+			v1alpha1.VerdictRetained, "",
 		},
 		"a failed read is no release": {
 			c, []Sample{failed(1), failed(2), sample(3, empty...), failed(9)}, pending, "did not answer",
@@ -261,7 +267,8 @@ func TestVerdicts(t *testing.T) {
 			}, v1alpha1.VerdictUnknown, "not known whose",
 		},
 		"an old process is known by its start, whoever it seems to belong to": {
-			c, []Sample{sample(1, holds(first, undecided(process(1, "", 70000))), holds(second)), sample(120, holds(first, undecided(process(1, "", 70000))), holds(second))},
+			c,
+			[]Sample{sample(1, holds(first, undecided(process(1, "", 70000))), holds(second)), sample(120, holds(first, undecided(process(1, "", 70000))), holds(second))},
 			v1alpha1.VerdictLeaked, "process 1",
 		},
 		"unknown becomes known once there is something to judge by": {
