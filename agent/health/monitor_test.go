@@ -105,6 +105,18 @@ func TestHealthIsReported(t *testing.T) {
 			},
 			node: told{"True", "Healthy", "3 GPUs"}, engine: healthy, other: healthy, writes: "engine node", told: "Normal GPUHealthy",
 		},
+		"a release that is for a sick GPU is said": {
+			do: func(w *world) {
+				w.reading.Devices[1].Health.Recovery = new(gpu.RecoveryReset)
+				w.rounds(1)
+				w.writes, w.told = nil, nil
+				w.reading = gpu.Reading{State: gpu.Released, Message: "until 03:10"}
+				w.rounds(9)
+			},
+			node:   told{"False", "RecoveryRequired", "GPU 1 (GPU-1): needs a reset; the driver is released until 03:10"},
+			engine: told{"False", "RecoveryRequired", "GPU 1 (GPU-1): needs a reset"},
+			other:  told{"Unknown", "DriverReleased", "GPU 2 (GPU-2): the driver is released until 03:10"}, writes: "other node",
+		},
 		"an XID is not forgiven because the probe died": {
 			do: func(w *world) {
 				w.xid("GPU-0", 79)
@@ -318,8 +330,8 @@ func TestTheDriverIsReleasedOnRequest(t *testing.T) {
 	}
 	w.reading = gpu.Reading{State: gpu.Released, Message: "until 03:10"}
 	w.rounds(2)
-	if got := w.ofNode(); got.Status != "Unknown" || got.Reason != "DriverReleased" {
-		t.Errorf("the Node says %+v", got)
+	if diff := cmp.Diff(told{"Unknown", "DriverReleased", "the driver is released until 03:10"}, w.ofNode()); diff != "" {
+		t.Errorf("the Node says (-want +got):\n%s", diff)
 	}
 	delete(w.node.Annotations, v1alpha1.AnnotationGPURelease)
 	w.rounds(10)

@@ -118,16 +118,21 @@ func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) {
 func (m *Monitor) sumNode(s sight) health.Summary {
 	sum := health.Sum(s.verdicts, nil)
 	var texts []string
-	if sum.Status == corev1.ConditionTrue {
-		texts = append(texts, fmt.Sprintf("%d GPUs", len(s.verdicts)))
-	}
-	if len(s.verdicts) == 0 {
+	released := s.reading.State == gpu.Released
+	switch {
+	case released && len(s.verdicts) == 0:
+		sum.Reason = v1alpha1.GPUUnknownReleased
+	case len(s.verdicts) == 0:
 		texts = append(texts, cmp.Or(s.reading.Message, "no GPU is listed"))
-		if s.reading.State == gpu.Released {
-			sum.Reason = v1alpha1.GPUUnknownReleased
-		}
+	case sum.Status == corev1.ConditionTrue:
+		texts = append(texts, fmt.Sprintf("%d GPUs", len(s.verdicts)), sum.Message)
+	case sum.Status == corev1.ConditionFalse || !released:
+		texts = append(texts, sum.Message)
 	}
-	texts = append(texts, sum.Message, s.release.words())
+	if released {
+		texts = append(texts, "the driver is released "+s.reading.Message)
+	}
+	texts = append(texts, s.release.words())
 	if s.reading.Unmonitored {
 		texts = append(texts, "errors that the driver reports are not heard")
 	}
@@ -138,7 +143,7 @@ func (m *Monitor) sumNode(s sight) health.Summary {
 func filled(texts []string) []string {
 	var out []string
 	for _, t := range texts {
-		if t != "" {
+		if t = strings.TrimSpace(t); t != "" {
 			out = append(out, t)
 		}
 	}

@@ -199,7 +199,7 @@ func (d *device) judge(c Config, r gpu.Reading, found map[string]gpu.Device) {
 		v.Status, v.Reason, v.Message = corev1.ConditionFalse, reason, details
 	case before == corev1.ConditionFalse && d.sound < c.Good:
 	case r.State == gpu.Released:
-		v.Status, v.Reason, v.Message = corev1.ConditionUnknown, v1alpha1.GPUUnknownReleased, r.Message
+		v.Status, v.Reason, v.Message = corev1.ConditionUnknown, v1alpha1.GPUUnknownReleased, strings.TrimSpace("the driver is released "+r.Message)
 	case d.unread >= c.Bad:
 		v.Status, v.Reason, v.Message = corev1.ConditionUnknown, v1alpha1.GPUUnknownUnread, unread(r, one, here)
 	case before == corev1.ConditionTrue, d.sound >= c.Good:
