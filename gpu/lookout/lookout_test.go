@@ -93,9 +93,12 @@ func TestLook(t *testing.T) {
 				process(0, attribution.Unattributed, attribution.Untold), process(6, attribution.Undecided, attribution.Disagreement),
 			)}},
 			residency.Sample{State: gpu.Up, Devices: []residency.Device{{UUID: one, Memory: memory, Holders: []residency.Holder{
-				{PID: 2, Started: 7, MiB: 5, Ownership: residency.Outside}, {PID: 3, Started: 7, MiB: 5, Ownership: residency.Contained},
-				{PID: 4, Started: 7, MiB: 5, Ownership: residency.Ghost}, {PID: 5, Started: 7, MiB: 5, Ownership: residency.Undecided},
-				{PID: 0, Started: 7, MiB: 5, Ownership: residency.Undecided}, {PID: 6, Started: 7, MiB: 5, Ownership: residency.Undecided},
+				{PID: 2, Started: 7, MiB: 5, Ownership: residency.Outside},
+				{PID: 3, Started: 7, MiB: 5, Ownership: residency.Contained},
+				{PID: 4, Started: 7, MiB: 5, Ownership: residency.Ghost},
+				{PID: 5, Started: 7, MiB: 5, Ownership: residency.Undecided},
+				{PID: 0, Started: 7, MiB: 5, Ownership: residency.Undecided},
+				{PID: 6, Started: 7, MiB: 5, Ownership: residency.Undecided},
 			}}}},
 		},
 		"two slices of one GPU are one, which is shared": {
