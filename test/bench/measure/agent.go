@@ -157,14 +157,20 @@ func (b *bench) startOf(ctx context.Context, pod *corev1.Pod, container string) 
 	return c.StartedAt, nil
 }
 
-// memory fills a node with Pods in service, updates some, and looks at its agent for a while.
-func (b *bench) memory(ctx context.Context, s *subject) error {
+// fill returns as many Pods as fill the far node.
+func (b *bench) fill(prefix string) []*subject {
 	var subjects []*subject
 	for i := range fullNode {
 		spec := b.remoteSpec()
-		spec.Name = fmt.Sprintf("bench-memory-%03d", i)
+		spec.Name = fmt.Sprintf("%s-%03d", prefix, i)
 		subjects = append(subjects, &subject{spec: spec})
 	}
+	return subjects
+}
+
+// memory fills a node with Pods in service, updates some, and looks at its agent for a while.
+func (b *bench) memory(ctx context.Context, s *subject) error {
+	subjects := b.fill("bench-memory")
 	if err := b.runAll(ctx, subjects); err != nil {
 		return err
 	}

@@ -23,6 +23,9 @@ const (
 	agentRSS      = "agent_rss_mib"
 	agentPeak     = "agent_rss_peak_mib"
 	apiWrites     = "api_writes_per_update"
+	agentGPURSS   = "agent_rss_with_gpus_mib"
+	probeRSS      = "probe_rss_mib"
+	agentIdle     = "agent_idle_cpu_percent"
 
 	planTime        = "plan_10k_ms"
 	planGrowth      = "plan_growth_10x"
@@ -54,7 +57,7 @@ const (
 
 // NewSheet returns an empty sheet for all figures.
 func NewSheet() *figure.Sheet {
-	return figure.NewSheet(slices.Concat(ofPods(), ofUnits(), ofTheCoordinator())...)
+	return figure.NewSheet(slices.Concat(ofPods(), ofGPUs(), ofUnits(), ofTheCoordinator())...)
 }
 
 // ofPods are the figures of single Pods and of their agent.
@@ -75,6 +78,16 @@ func ofPods() []figure.Definition {
 		{Name: agentRSS, Unit: "MiB", What: "VmRSS of the agent with 110 Pods in service on its node, after 4 updates there", Bound: figure.AtMost(40)},
 		{Name: agentPeak, Unit: "MiB", What: "VmHWM of the same process since its start"},
 		{Name: apiWrites, Unit: "writes", What: "the agent's API writes from the order to its end, events and Leases apart, from the audit log", Bound: figure.AtMost(8)},
+	}
+}
+
+// ofGPUs are the figures of the agent of a node with GPUs; none of these is real.
+func ofGPUs() []figure.Definition {
+	const node = "110 real Pods in service on its node and 8 stub GPUs that kubelet gave to 8 of them, whose engines hold memory there; after 4 updates of such Pods, while nothing happens"
+	return []figure.Definition{
+		{Name: agentGPURSS, Unit: "MiB", What: "VmRSS of the agent with " + node, Bound: figure.AtMost(40)},
+		{Name: probeRSS, Unit: "MiB", What: "VmRSS of pitstop-gpu-probe, the agent's child, at the same time; the library that it has loaded is a stub", Bound: figure.AtMost(40)},
+		{Name: agentIdle, Unit: "%", What: "processor time (user and system) of both together by real time, over a minute, of one core; with " + node, Bound: figure.AtMost(1)},
 	}
 }
 

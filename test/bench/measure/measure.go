@@ -24,7 +24,7 @@ import (
 // limit bounds a run without its builds; a round takes less than two minutes on a slow machine.
 const (
 	limitPerRound = 5 * time.Minute
-	limitOnce     = 50 * time.Minute
+	limitOnce     = 60 * time.Minute
 )
 
 // A Config says what is measured.
@@ -84,6 +84,7 @@ func quantities() []quantity {
 		{"stream", 90 * time.Second, nil, (*bench).stream},
 		{"unit-stream", 3 * time.Minute, nil, (*bench).unitStream},
 		{"memory", 150 * time.Second, nil, (*bench).memory},
+		{"gpu-idle", 5 * time.Minute, nil, (*bench).gpuIdle},
 		{"planning", 5 * time.Second, nil, (*bench).planning},
 		{"rollout", 3 * time.Minute, nil, (*bench).rollout},
 		{"coordinator-idle", time.Second, nil, (*bench).coordinatorIdle},

@@ -10,6 +10,8 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"pitstop.dev/agent/health/states"
+	"pitstop.dev/gpu"
 	"pitstop.dev/test/bench/audit"
 )
 
@@ -37,7 +39,7 @@ func TestEveryFigureIsDefinedOnce(t *testing.T) {
 	s := NewSheet()
 	names := []string{
 		barePatch, inPlaceOut, inPlaceBeyond, inPlaceRatio, recreateOut, pullOut, pullTime, pullRatio,
-		stubbornStop, requests, failed, resumeTime, agentRSS, agentPeak, apiWrites,
+		stubbornStop, requests, failed, resumeTime, agentRSS, agentPeak, apiWrites, agentGPURSS, probeRSS, agentIdle,
 		planTime, planGrowth, hollowUnit, rolloutTime, rolloutRatio, rolloutWrites, coordinatorRSS, coordinatorFull,
 		unitBare, unitOut, unitBeyond, unitOver, unitRecreate, unitAhead, unitAlone, unitsTime, unitsRatio, unitsParts,
 		fourTime, fourRecreate, resumeWork, unitRequests, unitFailed, recreateRequests, recreateFailed,
@@ -157,5 +159,31 @@ func TestRolloutsAreComparedWithTheirIdeal(t *testing.T) {
 	err = errors.Join(b.addAll(nil, sample{unitOut, 5000}, sample{unitBeyond, 1500}, sample{unitBare, 1000}), b.addRollouts(nil, []float64{36_000}))
 	if got := b.sheet.Figures()[unitsParts]; err != nil || got.Median != 1 {
 		t.Errorf("%s: %+v, %v", unitsParts, got, err)
+	}
+}
+
+func TestAllHeld(t *testing.T) {
+	good := func(change func(*states.GPUs)) states.GPUs {
+		g := states.GPUs{State: gpu.Up, ResidentsKnown: true}
+		for range idleGPUs {
+			g.Devices = append(g.Devices, states.Device{Residents: []states.Resident{{Pod: "default/p"}}})
+		}
+		change(&g)
+		return g
+	}
+	for name, tt := range map[string]struct {
+		change func(*states.GPUs)
+		want   bool
+	}{
+		"an engine on each":           {func(*states.GPUs) {}, true},
+		"no library":                  {func(g *states.GPUs) { g.State = gpu.Absent }, false},
+		"residents are not known":     {func(g *states.GPUs) { g.ResidentsKnown = false }, false},
+		"a GPU too few":               {func(g *states.GPUs) { g.Devices = g.Devices[1:] }, false},
+		"one without an engine":       {func(g *states.GPUs) { g.Devices[3].Residents = nil }, false},
+		"a process of nobody's on it": {func(g *states.GPUs) { g.Devices[3].Residents[0].Pod = "" }, false},
+	} {
+		if got := allHeld(good(tt.change)); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

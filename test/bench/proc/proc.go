@@ -8,7 +8,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
+
+// tick is the unit in which Linux tells programs of processor time, on every platform.
+const tick = time.Second / 100
 
 // A Process is one process of a container.
 type Process struct {
@@ -75,4 +79,30 @@ func (p Process) Memory() (Memory, error) {
 		return Memory{}, fmt.Errorf("process %d has ended", p.PID)
 	}
 	return m, nil
+}
+
+// CPU reads the processor time that the process has used, in user and in system mode, without that of its children.
+func (p Process) CPU() (time.Duration, error) {
+	text, err := os.ReadFile(filepath.Join(p.root, strconv.Itoa(p.PID), "stat"))
+	if err != nil {
+		return 0, fmt.Errorf("processor time of process %d: %w", p.PID, err)
+	}
+	// The name in parentheses may hold anything. Of the words after it the 12th and 13th are utime and stime.
+	_, rest, _ := strings.Cut(string(text), "(")
+	words := strings.Fields(rest[strings.LastIndexByte(rest, ')')+1:])
+	if len(words) < 13 {
+		return 0, fmt.Errorf("processor time of process %d: %d words", p.PID, len(words))
+	}
+	if words[0] == "Z" || words[0] == "X" {
+		return 0, fmt.Errorf("process %d has ended", p.PID)
+	}
+	var sum time.Duration
+	for _, word := range words[11:13] {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("processor time of process %d: %w", p.PID, err)
+		}
+		sum += time.Duration(n) * tick
+	}
+	return sum, nil
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 )
 
 type fake struct{ cgroup, comm, status string }
@@ -52,5 +53,34 @@ func TestOf(t *testing.T) {
 	}
 	if m, err := p.Memory(); err == nil {
 		t.Errorf("a process that has ended holds %+v", m)
+	}
+}
+
+func TestCPU(t *testing.T) {
+	const rest = " 1 7 7 0 -1 4194560 1 0 0 0 150 25 9000 9000 20 0 9 0 100 1 1"
+	for name, tt := range map[string]struct {
+		stat string
+		want time.Duration
+		ok   bool
+	}{
+		"user and system, not the children's": {"7 (agent) S" + rest, 1750 * time.Millisecond, true},
+		"a name with all that confuses":       {"7 (a) S 1 (b) ) S" + rest, 1750 * time.Millisecond, true},
+		"a zombie":                            {"7 (agent) Z" + rest, 0, false},
+		"no numbers":                          {"7 (agent) S 1 2 3 4 5 6 7 8 9 10 x y z", 0, false},
+		"cut off":                             {"7 (agent) S 1", 0, false},
+		"empty":                               {"", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := tree(t, map[int]fake{7: {}})
+			if err := os.WriteFile(filepath.Join(root, "7", "stat"), []byte(tt.stat), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := (Process{PID: 7, root: root}).CPU(); got != tt.want || (err == nil) != tt.ok {
+				t.Errorf("CPU() = %v, %v", got, err)
+			}
+		})
+	}
+	if got, err := (Process{PID: 8, root: t.TempDir()}).CPU(); err == nil {
+		t.Errorf("a process that is not there has used %v", got)
 	}
 }
