@@ -63,7 +63,7 @@ func Start(ctx context.Context, log io.Writer) (*Cluster, error) {
 	if err := c.connect(); err != nil {
 		return nil, err
 	}
-	if err := c.install(ctx); err != nil {
+	if err := errors.Join(c.install(ctx), c.DropGPUs(ctx)); err != nil { // a run that was killed leaves GPUs
 		return nil, err
 	}
 	return c, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"pitstop.dev/test/gpu/rig"
+	"pitstop.dev/test/gpu/stub"
 )
 
 const (
@@ -24,6 +28,8 @@ const (
 	// NoAgent is a label of nodes on which the lab's DaemonSet places no agent. Labels that say
 	// something of the node, as its system, will not do: kubelet sets them right.
 	NoAgent = "pitstop.dev/no-agent"
+	// ReleaseDeadline is how long the lab's agents wait for GPU memory to be given back.
+	ReleaseDeadline = 30 * time.Second
 )
 
 // agentImage pushes the agent's image and returns its reference by its digest, so that another
@@ -88,7 +94,9 @@ func (c *Cluster) install(ctx context.Context) error {
 	return errors.Join(c.WaitAgents(ctx), c.WaitCoordinator(ctx))
 }
 
+// overlay gives the agents the driver's library of nodes with a rig. Elsewhere there is none, and they know of no GPU.
 func overlay(base, agent, coordinator string) string {
+	library := path.Join(rig.OnNode, stub.LibraryName)
 	return fmt.Sprintf(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [%s]
@@ -97,6 +105,15 @@ patches:
   patch: |
     - {op: replace, path: /spec/template/spec/containers/0/image, value: %q}
     - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--v=1"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--settle=5s"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--gpu-release-deadline=%s"}
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: "--gpu-library=%s"}
+    - op: add
+      path: /spec/template/spec/containers/0/volumeMounts/-
+      value: {name: gpus, mountPath: %s, readOnly: true}
+    - op: add
+      path: /spec/template/spec/volumes/-
+      value: {name: gpus, hostPath: {path: %s, type: DirectoryOrCreate}}
     - op: add
       path: /spec/template/spec/affinity
       value:
@@ -108,7 +125,7 @@ patches:
     - {op: replace, path: /spec/template/spec/containers/0/image, value: %q}
     - {op: replace, path: /spec/replicas, value: 1}
     - {op: add, path: /spec/template/spec/containers/0/args, value: ["--v=1", "--pin-image=%s"]}
-`, base, DaemonSet, agent, NoAgent, Coordinator, coordinator, agent)
+`, base, DaemonSet, agent, ReleaseDeadline, library, rig.OnNode, rig.OnNode, NoAgent, Coordinator, coordinator, agent)
 }
 
 // WaitAgents returns when the agent of this generation is ready on every node.

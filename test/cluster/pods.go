@@ -25,7 +25,9 @@ type PodSpec struct {
 	Name   string
 	Node   string // empty: the scheduler chooses
 	Labels map[string]string
-	Image  string
+	// Annotations are those of the Pod.
+	Annotations map[string]string
+	Image       string
 	// Sidecar is the image of a second container; empty: none.
 	Sidecar string
 	// GPUs is how many the engine asks for.
@@ -44,7 +46,7 @@ type PodSpec struct {
 // Pod returns the manifest.
 func (s PodSpec) Pod() *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: Namespace, Labels: s.Labels},
+		ObjectMeta: metav1.ObjectMeta{Name: s.Name, Namespace: Namespace, Labels: s.Labels, Annotations: s.Annotations},
 		Spec: corev1.PodSpec{
 			NodeSelector: map[string]string{}, RestartPolicy: corev1.RestartPolicyAlways,
 			DNSPolicy: corev1.DNSNone, DNSConfig: &corev1.PodDNSConfig{Nameservers: []string{"127.0.0.1"}},
