@@ -26,6 +26,7 @@ type ServingSpec struct {
 	Decode   string // image of role decode
 	Strategy v1alpha1.RolloutStrategy
 	Env      map[string]string // the knobs of all engines
+	GPUs     int64             // of each Pod
 	// Back has decode drained after prefill.
 	Back bool
 	// PullSecret is the name of the Secret that kubelet pulls with; empty: none.
@@ -49,7 +50,7 @@ func (s ServingSpec) Serving() *v1alpha1.ModelServing {
 }
 
 func (s ServingSpec) template(image string) corev1.PodTemplateSpec {
-	pod := PodSpec{Image: image, Grace: 5, Ungated: true, Env: s.Env}.Pod()
+	pod := PodSpec{Image: image, Grace: 5, Ungated: true, Env: s.Env, GPUs: s.GPUs}.Pod()
 	if s.PullSecret != "" {
 		pod.Spec.ImagePullSecrets = []corev1.LocalObjectReference{{Name: s.PullSecret}}
 	}

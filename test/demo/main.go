@@ -1,6 +1,6 @@
 // Command demo shows Pitstop at work on a real Kubernetes that it starts on this machine: an
-// in-place update of two engines under load, a wrong tag, and for comparison the same change by
-// deletion. It ends with exit code 1 if anything is not as promised.
+// in-place update of a ModelServing under load, whose engines keep their GPUs, a wrong tag, and for comparison
+// the same change by deletion. The GPUs are stubs. It ends with exit code 1 if anything is not as promised.
 package main
 
 import (

@@ -28,8 +28,8 @@ const (
 	idleEvery   = 5 * time.Second
 	// idleAfter is what is left alone after the last update: its end is no idleness.
 	idleAfter = 10 * time.Second
-	// driverLimit bounds the wait for an agent to read GPUs: where there were none it looks once a minute.
-	driverLimit = 3 * time.Minute
+	// driverLimit bounds the wait for an agent to read all GPUs and who holds memory of them.
+	driverLimit = time.Minute
 	agentPort   = 9464
 )
 
@@ -40,7 +40,13 @@ func (b *bench) gpuIdle(ctx context.Context, s *subject) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, b.removeAll(context.WithoutCancel(ctx)), gpus.Close()) }()
+	defer func() {
+		ctx := context.WithoutCancel(ctx)
+		err = errors.Join(err, b.removeAll(ctx), gpus.Close(), b.DropGPUs(ctx))
+	}()
+	if err := b.RestartAgent(ctx, b.far.Name); err != nil {
+		return err
+	}
 	subjects := b.fill("bench-gpu")
 	for _, one := range subjects[:idleGPUs] {
 		one.spec.GPUs, one.spec.Env = 1, map[string]string{server.EnvGPUMiB: strconv.Itoa(idleGPUMiB)}

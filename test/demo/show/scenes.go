@@ -75,8 +75,10 @@ func (s *show) rollOut(ctx context.Context, image, version string) error {
 		}
 		rows = append(rows, row{name: name, before: before[name], after: after[name], order: order})
 		s.checkKept(rows[len(rows)-1], version)
+		s.checkGPUs(rows[len(rows)-1])
 	}
 	s.table(rows)
+	s.gpuTable(rows)
 	return s.get(ctx)
 }
 

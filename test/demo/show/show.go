@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/cluster"
 	"pitstop.dev/test/engine/load"
+	"pitstop.dev/test/engine/server"
+	"pitstop.dev/test/gpu/rig"
 )
 
 // clients is how many streams of one second run at any time.
@@ -32,19 +35,20 @@ type show struct {
 	start      time.Time
 	broken     []error
 	v1, v2, v3 string
+	rigs       []*rig.Rig // the GPUs of the nodes
 }
 
 // Run plays all scenes and returns what was not as promised.
-func Run(ctx context.Context, out io.Writer) error {
+func Run(ctx context.Context, out io.Writer) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 45*time.Minute) // the first build takes most of it
 	defer cancel()
 	s := &show{out: out, clock: clock.RealClock{}}
 	s.start = s.clock.Now()
 	s.title("a Kubernetes of two nodes on this machine, with the Pitstop agent on each")
-	var err error
 	if s.Cluster, err = cluster.Start(ctx, out); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, s.end(ctx)) }()
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
@@ -57,7 +61,7 @@ func Run(ctx context.Context, out io.Writer) error {
 		return fmt.Errorf("not as promised:\n%w", err)
 	}
 	s.title("all as promised")
-	s.say("The lab stays up: kubectl --kubeconfig %s get inplaceupdates; make lab-down ends it.", s.KubeconfigPath())
+	s.say("The lab stays up, without GPUs and what had some: kubectl --kubeconfig %s get nodes; make lab-down ends it.", s.KubeconfigPath())
 	return nil
 }
 
@@ -97,7 +101,10 @@ func (s *show) prepare(ctx context.Context) error {
 	if err := errors.Join(s.Remove(ctx, names...), s.RemoveServing(ctx, serving)); err != nil {
 		return err
 	}
-	s.title("a ModelServing of 3 groups at v1: prefill with a worker, and decode; two more engines for the comparison")
+	if err := s.startGPUs(ctx); err != nil {
+		return err
+	}
+	s.title("a ModelServing of 3 groups at v1: prefill with a worker, and decode, a GPU each; two more engines for the comparison")
 	if _, err := s.Declare(ctx, s.serving()); err != nil {
 		return err
 	}
@@ -124,7 +131,7 @@ const serving = "chat"
 func (s *show) serving() cluster.ServingSpec {
 	return cluster.ServingSpec{
 		Name: serving, Replicas: 3, Workers: 1, Prefill: s.v1, Decode: s.v1, Back: true,
-		Env: map[string]string{"PITSTOP_ENGINE_STATE": "/scratch"},
+		GPUs: 1, Env: map[string]string{"PITSTOP_ENGINE_STATE": "/scratch", server.EnvGPUMiB: strconv.Itoa(engineMiB)},
 		Strategy: v1alpha1.RolloutStrategy{
 			UpdateMethod: v1alpha1.UpdateInPlace,
 			Drain:        v1alpha1.Drain{Mode: v1alpha1.DrainEngineMetrics, TimeoutSeconds: new(int32(60))},
