@@ -124,7 +124,7 @@ func (a *Agent) judge(s *sight, u *Update) {
 	if !u.Node.RuntimeUp {
 		s.looks = nil // whose a process is cannot be told without it
 	}
-	m.ready = m.ready || u.Pod.ContainersReady
+	m.noteReady(u)
 	for _, sample := range s.looks {
 		m.watch = m.watch.Next(sample, c)
 	}
@@ -136,6 +136,11 @@ func (a *Agent) judge(s *sight, u *Update) {
 	for i := range u.Containers {
 		s.starve(&u.Containers[i])
 	}
+}
+
+// noteReady notes that the new engine was ready. For a while after the patch it is the old one that kubelet calls ready.
+func (m *memory) noteReady(u *Update) {
+	m.ready = m.ready || u.Pod.ContainersReady && u.wholeAtSpec()
 }
 
 func (a *Agent) circumstances(s *sight, u *Update) residency.Circumstances {
