@@ -13,7 +13,7 @@ import (
 // TestPropertyFindsFaults breaks the machine in one way at a time. The rules of the property must
 // find each, or they prove nothing.
 func TestPropertyFindsFaults(t *testing.T) {
-	const enough = 400 // histories
+	const enough = 1500 // histories
 	for name, fault := range faults() {
 		t.Run(name, func(t *testing.T) {
 			other := ""

@@ -30,7 +30,7 @@ type memory struct {
 	watch    residency.Watch
 	patched  time.Time       // the swap that the rest is about
 	ended    time.Time       // of the last old container; zero: not known yet
-	ready    bool            // the new engine was ready
+	ready    time.Time       // when the new engine was first seen to be ready
 	retried  map[string]bool // containers whose first start failed for want of memory
 }
 
@@ -124,11 +124,14 @@ func (a *Agent) judge(s *sight, u *Update) {
 	if !u.Node.RuntimeUp {
 		s.looks = nil // whose a process is cannot be told without it
 	}
-	m.ready = m.ready || u.Pod.ContainersReady
+	m.noteReady(u, s.now)
 	for _, sample := range s.looks {
 		m.watch = m.watch.Next(sample, c)
 	}
 	worst := m.watch.Pod()
+	if residency.Passes(worst.Verdict) && m.unseen() {
+		worst.Verdict = "" // the look that comes next, even one that fails, ends this
+	}
 	u.GPUs.Verdict, u.GPUs.Message = worst.Verdict, worst.Why
 	if worst.Verdict == "" && !worst.By.IsZero() {
 		u.GPUs.HeldUntil = c.Since.Add(c.Params.WithDefaults().Release)
@@ -138,10 +141,20 @@ func (a *Agent) judge(s *sight, u *Update) {
 	}
 }
 
+// noteReady notes that the new engine was ready. For a while after the patch it is the old one that kubelet calls ready.
+func (m *memory) noteReady(u *Update, now time.Time) {
+	if m.ready.IsZero() && u.Pod.ContainersReady && u.wholeAtSpec() {
+		m.ready = now
+	}
+}
+
+// unseen reports whether nobody has looked since the new engine was ready: what was seen before is not what it holds.
+func (m *memory) unseen() bool { return !m.ready.IsZero() && m.last.At.Before(m.ready) }
+
 func (a *Agent) circumstances(s *sight, u *Update) residency.Circumstances {
 	m, at := &s.track.memory, u.Pod.Patched.At
 	if !m.patched.Equal(at) { // what was seen before belongs to the swap of another attempt
-		m.patched, m.ended, m.watch, m.ready = at, time.Time{}, residency.Watch{}, false
+		m.patched, m.ended, m.watch, m.ready = at, time.Time{}, residency.Watch{}, time.Time{}
 	}
 	if m.ended.IsZero() {
 		m.ended = s.oldEnded(u)
@@ -212,7 +225,7 @@ func (s *sight) starve(c *Container) {
 		}
 		c.Starved = c.Starved || s.track.memory.watch.Starved(residency.Start{
 			First: int32(one.RestartCount) == before.RestartCount+1, ExitCode: one.ExitCode,
-			WasReady: s.track.memory.ready, Began: one.StartedAt,
+			WasReady: !s.track.memory.ready.IsZero(), Began: one.StartedAt,
 		})
 	}
 }

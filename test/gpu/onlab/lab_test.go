@@ -50,21 +50,32 @@ const (
 	engineMiB = 1000
 	// nodeMiB is what each GPU has: not enough for two engines.
 	nodeMiB = 1500
+	// manyMiB is what each of the second node's has: enough for two engines, unless they are large.
+	manyMiB  = 4000
+	largeMiB = 3000
 )
 
 var (
 	shared *cluster.Cluster
-	images struct{ engine, slow, weights string }
+	// many are the GPUs of the second node, whose agent sees them. Tests of updates share them.
+	many   *rig.Rig
+	images struct{ engine, slow, weights, next, late, leaking, loading, large, larger string }
 )
 
 func TestMain(m *testing.M) {
 	ctx, cancel := context.WithTimeout(context.Background(), 40*time.Minute)
 	defer cancel()
-	if err := start(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "onlab:", err)
-		os.Exit(1)
+	err := errors.Join(cluster.SideBySide("10"), start(ctx))
+	code := 1
+	if err == nil {
+		code = m.Run()
+		err = errors.Join(many.Close(), shared.DropGPUs(ctx))
 	}
-	os.Exit(m.Run())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "onlab:", err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
 func start(ctx context.Context) error {
@@ -72,11 +83,30 @@ func start(ctx context.Context) error {
 	if shared, err = cluster.Start(ctx, os.Stderr); err != nil {
 		return err
 	}
-	mib := fmt.Sprint(engineMiB)
+	node := shared.Nodes()[1]
+	if many, err = shared.GPUs(ctx, rig.Config{Node: node, UUIDs: manyUUIDs(), MiB: manyMiB}); err != nil {
+		return err
+	}
+	if err := shared.RestartAgent(ctx, node.Name); err != nil {
+		return err
+	}
+	with := func(mib int, more ...string) map[string]string {
+		env := map[string]string{server.EnvGPUMiB: fmt.Sprint(mib)}
+		for pair := range slices.Chunk(more, 2) {
+			env[pair[0]] = pair[1]
+		}
+		return env
+	}
 	return shared.Engines(ctx,
-		cluster.EngineTag{Ref: &images.engine, Name: "gpu", Env: map[string]string{server.EnvGPUMiB: mib}},
-		cluster.EngineTag{Ref: &images.slow, Name: "gpu-slow", Env: map[string]string{server.EnvGPUMiB: mib, server.EnvGPURelease: "5s"}},
+		cluster.EngineTag{Ref: &images.engine, Name: "gpu", Env: with(engineMiB)},
+		cluster.EngineTag{Ref: &images.slow, Name: "gpu-slow", Env: with(engineMiB, server.EnvGPURelease, "5s")},
 		cluster.EngineTag{Ref: &images.weights, Name: "weights"},
+		cluster.EngineTag{Ref: &images.next, Name: "gpu-next", Env: with(engineMiB)},
+		cluster.EngineTag{Ref: &images.late, Name: "gpu-late", Env: with(engineMiB, server.EnvGPURelease, "20s")},
+		cluster.EngineTag{Ref: &images.leaking, Name: "gpu-leaking", Env: with(engineMiB, server.EnvGPURelease, "never")},
+		cluster.EngineTag{Ref: &images.loading, Name: "gpu-loading", Env: with(engineMiB, server.EnvLoad, "20s")},
+		cluster.EngineTag{Ref: &images.large, Name: "gpu-large", Env: with(largeMiB, server.EnvGPURelease, "5s")},
+		cluster.EngineTag{Ref: &images.larger, Name: "gpu-larger", Env: with(largeMiB)},
 	)
 }
 
