@@ -1,6 +1,9 @@
 package pods
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // holdGPUs has the Pods of the units that are kept out of traffic for a sick GPU held, and the others let go. The agent
 // of the Pod's node closes and opens the gate for it, as for any hold.
@@ -17,4 +20,17 @@ func (d *decision) holdGPUs() {
 			}
 		}
 	}
+}
+
+// gpuFault is what is wrong with a GPU of the Pod, in the words of its agent; empty if nothing is.
+func (i *instance) gpuFault(p Pod) string {
+	words := "Pod " + p.Name + " on node " + p.Node + ": "
+	switch {
+	case p.Deleting:
+	case p.GPUFault != "":
+		return cut(words+p.GPUFault, maxFault)
+	case p.GPUUnknown && strings.HasPrefix(i.old.GPUFault, words):
+		return i.old.GPUFault
+	}
+	return ""
 }

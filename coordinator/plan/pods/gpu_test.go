@@ -13,6 +13,14 @@ func TestPodsAreHeldForSickGPUsByGrant(t *testing.T) {
 	grant := func(unit string) change {
 		return func(s *pods.Snapshot) { s.Group.Spec.GPUHolds = append(s.Group.Spec.GPUHolds, unit) }
 	}
+	unknown := func(p *pods.Pod) { p.GPUUnknown = true }
+	before := func(fault string) change {
+		return func(s *pods.Snapshot) {
+			for n := range s.Group.Status.Instances {
+				s.Group.Status.Instances[n].GPUFault = fault
+			}
+		}
+	}
 	held := func(p *pods.Pod) { p.HeldGPU, p.HeldOther, p.Ready = true, true, false }
 	place, release := "PlaceGPUHold ", "ClearGPUHold "
 	for name, r := range map[string]struct {
@@ -23,6 +31,10 @@ func TestPodsAreHeldForSickGPUsByGrant(t *testing.T) {
 		"a sick Pod is reported and not held by itself": {
 			scene(pod("g-decode-0-0", sick)), nil, "Pod g-decode-0-0 on node n: DeviceLost: GPU-1",
 		},
+		"what cannot be told any more is as it was": {
+			scene(pod("g-decode-0-0", unknown), before("Pod g-decode-0-0 on node n: DeviceLost: GPU-1")), nil, "Pod g-decode-0-0 on node n: DeviceLost: GPU-1",
+		},
+		"but not of another Pod": {scene(pod("g-decode-0-0", unknown), before("Pod g-decode-0-0 on node m: DeviceLost: GPU-1")), nil, ""},
 		"all Pods of the unit are held": {
 			scene(pod("g-decode-0-0", sick), grant("prefill-0")), []string{place + "g-prefill-0-0", place + "g-prefill-0-1"}, "Pod g-decode-0-0 on node n: DeviceLost: GPU-1",
 		},

@@ -72,9 +72,7 @@ func (d *decision) reportInstance(i *instance) v1alpha1.InstanceStatus {
 	}
 	for _, p := range i.pods {
 		one.DeletionCost += p.DeletionCost
-		if one.GPUFault == "" && p.GPUFault != "" && !p.Deleting {
-			one.GPUFault = cut("Pod "+p.Name+" on node "+p.Node+": "+p.GPUFault, maxFault)
-		}
+		one.GPUFault = cmp.Or(one.GPUFault, i.gpuFault(p))
 	}
 	one.Ready = i.update == nil && i.declared && i.all(func(p Pod) bool { return p.Ready })
 	if one.Ready {

@@ -56,6 +56,8 @@ func podOf(sg *v1alpha1.ServingGroup, pod *corev1.Pod) (pods.Pod, bool) {
 	_, p.Idle = readiness.NothingToDrain(pod)
 	if c := conditionOf(pod, v1alpha1.GPUHealthy); c != nil && c.Status == corev1.ConditionFalse {
 		p.GPUFault = words(c.Reason, c.Message)
+	} else {
+		p.GPUUnknown = c != nil && c.Status == corev1.ConditionUnknown
 	}
 	p.GateAbsent = readiness.HasGate(pod) && !readiness.GateOf(pod).Present
 	for _, h := range readiness.Holds(pod) {

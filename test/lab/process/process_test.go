@@ -1,6 +1,8 @@
 package process
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -100,8 +102,14 @@ func TestStartReportsTheLogOfAProgramThatCannotRun(t *testing.T) {
 	_, err := g.Start(t.Context(), Spec{Name: "none", Args: []string{"/no/such/program"}})
 	if err == nil { // the shell was quicker to start than to fail
 		awaitLog(t, g, "none", "/no/such/program")
-		if _, ok := g.Running("none"); ok {
-			t.Error("a program that does not exist runs")
+		err := await.Until(t.Context(), "the end of none", 5*time.Second, func(context.Context) error {
+			if _, runs := g.Running("none"); runs { // the shell has yet to end
+				return errors.New("a program that does not exist runs")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/test/sim/cluster"
@@ -31,11 +32,21 @@ func (c *Checker) ofGPUHolds(w cluster.Write, ms *v1alpha1.ModelServing, before,
 	}
 }
 
-// ofGPUHold: a Pod gets the hold where its unit was granted it.
+// ofGPUHold: a Pod gets the hold where its unit was granted it, as far as its controller could know.
 func (c *Checker) ofGPUHold(w cluster.Write, before, after *corev1.Pod, g *v1alpha1.ServingGroup, p place) {
 	_, had := before.Annotations[v1alpha1.HoldGPUHealth]
 	_, has := after.Annotations[v1alpha1.HoldGPUHealth]
-	if has && !had && !slices.Contains(g.Spec.GPUHolds, "") && !slices.Contains(g.Spec.GPUHolds, p.unit) {
+	if had || !has {
+		return
+	}
+	known := []client.Object{g}
+	if w.Frame != nil {
+		known = append(known, c.server.Versions(cluster.ServingGroup, client.ObjectKeyFromObject(g), w.Frame.AsOf(cluster.ServingGroup))...)
+	}
+	if !slices.ContainsFunc(known, func(o client.Object) bool {
+		g, ok := o.(*v1alpha1.ServingGroup)
+		return ok && (slices.Contains(g.Spec.GPUHolds, "") || slices.Contains(g.Spec.GPUHolds, p.unit))
+	}) {
 		c.violated(w, ruleGPU, "the hold was not granted to %s", p.unit)
 	}
 }
