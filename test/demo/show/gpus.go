@@ -35,11 +35,16 @@ func (s *show) startGPUs(ctx context.Context) error {
 }
 
 func (s *show) giveGPUs(ctx context.Context, node lab.Node) (*rig.Rig, error) {
-	r, err := s.GPUs(ctx, rig.Config{Node: node, UUIDs: uuids(node.Name), MiB: gpuMiB})
+	r, err := rig.Start(ctx, rig.Config{Node: node, UUIDs: uuids(node.Name), MiB: gpuMiB})
 	if err != nil {
 		return nil, err
 	}
-	return r, s.RestartAgent(ctx, node.Name)
+	var offered error
+	var wait sync.WaitGroup
+	wait.Go(func() { offered = s.WaitGPUs(ctx, node.Name, nodeGPUs) }) // kubelet takes some seconds for it
+	err = s.RestartAgent(ctx, node.Name)
+	wait.Wait()
+	return r, errors.Join(err, offered)
 }
 
 // uuids are those of the node's GPUs; the last digit of each is the last letter of the node's name.
