@@ -34,6 +34,9 @@ func TestNextDrains(t *testing.T) {
 			prepared(func(u *Update) { u.Node.NotNow, u.Node.NotNowUntil = v1alpha1.WaitingDevicePlugin, at(102) }),
 			waits(prepare, v1alpha1.WaitingDevicePlugin).until(102),
 		},
+		"a mere drain waits for neither: it ends no container": {
+			prepared(nothingAsked, func(u *Update) { u.Node.NotNow, u.Order.Permit = v1alpha1.WaitingGPU, v1alpha1.PermitDrain }), do(ActHold, drain),
+		},
 		"waits for kubelet to see the gate": {
 			lowered(), waits(drain, v1alpha1.WaitingAcknowledge).until(1860),
 		},

@@ -107,7 +107,7 @@ func (u Update) hold(now time.Time) Step {
 		return u.waitOrRefuse(now, at, v1alpha1.WaitingRuntime, "the container runtime does not answer")
 	case !u.Node.JournalOpen:
 		return u.waitForJournal(now, at)
-	case u.Node.NotNow != "":
+	case u.Node.NotNow != "" && len(u.Order.Want) > 0: // a mere drain ends no container
 		return u.waitOrRefuse(now, at, u.Node.NotNow, u.Node.NotNowMessage).by(u.Node.NotNowUntil)
 	case u.GPUs.awaitsLook(now):
 		return u.awaitLook(now, at)

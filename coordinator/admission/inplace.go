@@ -60,7 +60,7 @@ func rolling(ms *v1alpha1.ModelServing) string {
 	s := &ms.Status
 	switch {
 	case len(s.Updating) > 0:
-		return fmt.Sprintf("units are in update (%s): wait until status.updating is empty", some(s.Updating))
+		return fmt.Sprintf("units are in update, or held for a sick GPU (%s): wait until status.updating is empty; one that is held leaves it when its GPU is healthy or its Pods are deleted", some(s.Updating))
 	case s.ObservedGeneration == 0 && ms.Generation <= 1:
 		return "" // the first change of all, and nothing was made before
 	case s.ObservedGeneration != ms.Generation:

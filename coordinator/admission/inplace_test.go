@@ -106,7 +106,7 @@ func TestMethodsChange(t *testing.T) {
 		"the first change of all":                    {[]change{reported(1, 0, "", "")}, nil},
 		"a second change before anything was seen":   {[]change{reported(2, 0, "", "")}, []string{at, "status.observedGeneration is 2 (it is 0)"}},
 		"a change that was not seen":                 {[]change{reported(3, 2, "llm-a", "llm-a")}, []string{at, "wait until status.observedGeneration is 3 (it is 2)"}},
-		"a unit in update":                           {[]change{reported(3, 3, "llm-a", "llm-a"), updating("llm-3")}, []string{at, "units are in update (llm-3): wait until status.updating is empty"}},
+		"a unit in update":                           {[]change{reported(3, 3, "llm-a", "llm-a"), updating("llm-3")}, []string{at, "units are in update, or held for a sick GPU (llm-3): wait until status.updating is empty"}},
 		"units at another revision":                  {[]change{reported(3, 3, "llm-a", "llm-b")}, []string{at, "not all units are at llm-b yet", "(it is llm-a)", "partitions have to be 0"}},
 		"units of the first revision are being made": {[]change{reported(1, 1, "llm-a", "llm-a")}, nil},
 	} {

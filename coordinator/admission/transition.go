@@ -27,7 +27,7 @@ func typeErrors(old, updated *v1alpha1.ModelServing) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Forbidden(strategyPath().Child("type"), fmt.Sprintf(
-		"%s cannot become %s while units are in update (%s): set spec.paused, wait until status.updating is empty, then change the type",
+		"%s cannot become %s while units are in update, or held for a sick GPU (%s): set spec.paused, wait until status.updating is empty, then change the type; one that is held leaves it when its GPU is healthy or its Pods are deleted",
 		before, after, some(old.Status.Updating)))}
 }
 

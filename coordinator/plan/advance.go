@@ -67,6 +67,8 @@ func (w *world) advanceDrain(u *unit) {
 		}
 	case w.changesMethod(u), u.reached(v1alpha1.UnitRefused) && !u.swapped():
 		w.backOut(u)
+	case u.sick != "" && u.open.Method == v1alpha1.UnitInPlace && !u.swapped(): // its agent would not start an engine there
+		w.backOut(u)
 	case u.refusedHeld() && w.same(u, want, u.open.Target):
 		w.tryAgain(u)
 	case w.same(u, want, u.open.Target):

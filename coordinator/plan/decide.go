@@ -145,7 +145,7 @@ func (w *world) closing() []string {
 			continue
 		}
 		for u := range g.units() {
-			if u.closed && u.booked && u.open == nil {
+			if u.closed && u.booked && u.open == nil && !u.held {
 				strike = append(strike, u.name())
 			}
 		}

@@ -15,20 +15,26 @@ func (w *world) holdSick() {
 		w.holdIn(w.pool.sorted((*unit).toHold, byUpdate))
 		return
 	}
+	left := int32(len(w.groups))
+	if most := w.Serving.MaxUnavailableGroups; most > 0 {
+		left = most - w.touched()
+	}
 	for _, g := range w.groups {
-		if g.resting || g.whole.leaving || len(g.instances) == 0 {
+		touched := w.touches(g)
+		if !g.ailing || g.whole.leaving || !touched && left <= 0 {
 			continue
 		}
 		for _, r := range w.Serving.Roles {
 			p := w.rolePool(g, r)
 			w.holdIn(p.sorted((*unit).toHold, byUpdate))
 		}
+		left -= one(!touched && w.touches(g))
 	}
 }
 
 // toHold reports whether a GPU of the unit is sick, and nothing else goes on with it.
 func (u *unit) toHold() bool {
-	return u.sick != "" && !u.held && u.stays() && u.open == nil && !u.booked && !u.closed && !u.uncertain
+	return u.sick != "" && !u.held && u.stays() && u.open == nil && !u.booked && !u.closed && !u.uncertain && !u.group.crossed(u)
 }
 
 // holdIn holds units of one pool, in order, until the budget is spent.
@@ -52,13 +58,18 @@ func (w *world) holdIn(units []*unit) {
 func (w *world) letGo() {
 	for _, g := range w.groups {
 		for _, name := range g.Spec.GPUHolds {
-			u := g.unit(name)
-			if u != nil && u.sick != "" && w.byRole() == (u.role != "") {
+			u, why := g.unit(name), "its GPUs are healthy, or its Pods are gone"
+			switch {
+			case u == nil:
+				why = "it is no more"
+			case w.byRole() != (u.role != ""):
+				why = "units are others now"
+			case u.sick != "":
 				continue
 			}
 			d := g.edit()
 			d.GPUHolds = slices.DeleteFunc(d.GPUHolds, func(n string) bool { return n == name })
-			g.note(v1alpha1.EventGPUHoldRemoved, v1alpha1.LedgerEntry(g.Name, name)+" goes back in traffic: its GPUs are healthy")
+			g.note(v1alpha1.EventGPUHoldRemoved, v1alpha1.LedgerEntry(g.Name, name)+" is held no more: "+why)
 		}
 	}
 }

@@ -21,6 +21,10 @@ func TestUnitsWithASickGPUAreHeldWithinTheBudget(t *testing.T) {
 	inPlace.Serving.InPlace = true
 	capped := steady(1, 1).roles(Role{Replicas: 2, MaxUnavailable: 1}, "0 old ready", "1 old ready sick")
 	capped.Serving.MaxUnavailableGroups = 1
+	drained := serving(3, 1, 0, 0).with("0 old ready", "1 old ready", "2 old creating sick iDrain:Drained:new")
+	drained.Serving.InPlace = true
+	crossedSick := steady(4, 2).with("0 old ready sick", "1 old ready", "2 old ready", "3 old ready sick")
+	addUpdate(&crossedSick.Groups[3], "a-0", "rDrain:Draining:")
 	none := steady(1, 1).roles(Role{Replicas: 2}, "0 old ready sick", "1 old ready sick")
 	gone := steady(2, 1).roles(Role{Replicas: 1, MaxUnavailable: 1}, "0 old ready held=a-7")
 	run(t, map[string]row{
@@ -38,8 +42,14 @@ func TestUnitsWithASickGPUAreHeldWithinTheBudget(t *testing.T) {
 		"and struck": {
 			ledger(steady(3, 1).with("0 old ready", "1 old ready", "2 old ready"), "ms-2"), []string{"Strike ms-2"},
 		},
-		"one that is down may be held though the budget is spent":   {steady(3, 2).with("0 old ready", "1 old ready", "2 old down sick"), []string{"Book ms-2", "hold ms-2"}},
-		"none with a budget of 0":                                   {steady(2, 0).with("0 old ready sick", "1 old ready"), nil},
+		"one that is down may be held though the budget is spent": {steady(3, 2).with("0 old ready", "1 old ready", "2 old down sick"), []string{"Book ms-2", "hold ms-2"}},
+		"none with a budget of 0":                                 {steady(2, 0).with("0 old ready sick", "1 old ready"), nil},
+		"one that is crossed does not keep another from being held": {
+			ledger(crossedSick, "ms-3/a-0"), []string{"ms-3/a-0 Recreate/5 Serve old", "Book ms-0", "hold ms-0"},
+		},
+		"a unit that falls sick while it drains is not swapped": {
+			ledger(drained, "ms-2"), []string{"ms-0 InPlace/5 Prepare new", "ms-1 InPlace/5 Prepare new", "ms-2 InPlace/5 Serve old"},
+		},
 		"it is held while the rollout is paused":                    {paused, []string{"Book ms-1", "hold ms-1"}},
 		"one in update is left to its update":                       {ledger(steady(2, 1).with("0 old ready", "1 old down sick Drain:Draining:old"), "ms-1"), nil},
 		"what is held keeps its place when the ledger has lost it":  {steady(2, 1).with("0 old ready sick", "1 old ready sick held="), nil},

@@ -157,7 +157,7 @@ func (d *decision) refill(i *instance) {
 	if v, ok := d.services[entry]; i.shape.Workers > 0 && (!ok || v.Deleting) {
 		d.creates = append(d.creates, Action{Kind: CreateService, Name: entry, Pod: made})
 	}
-	made.Held = i.update != nil && !i.covered(v1alpha1.PermitServe)
+	made.Held, made.HeldGPU = i.update != nil && !i.covered(v1alpha1.PermitServe), d.heldForGPU(i)
 	for _, index := range i.missing() {
 		name := v1alpha1.PodName(d.s.Group.Name, i.role, i.ordinal, index)
 		// An order is about one Pod and goes with it.

@@ -9,7 +9,7 @@ import (
 // of the Pod's node closes and opens the gate for it, as for any hold.
 func (d *decision) holdGPUs() {
 	for _, i := range d.instances {
-		holds := slices.Contains(d.s.Group.Spec.GPUHolds, "") || slices.Contains(d.s.Group.Spec.GPUHolds, i.unit)
+		holds := d.heldForGPU(i)
 		for _, p := range i.pods {
 			switch {
 			case p.Deleting || p.Ended:
@@ -20,6 +20,11 @@ func (d *decision) holdGPUs() {
 			}
 		}
 	}
+}
+
+// heldForGPU reports whether the instance is kept out of traffic for a sick GPU.
+func (d *decision) heldForGPU(i *instance) bool {
+	return slices.Contains(d.s.Group.Spec.GPUHolds, "") || slices.Contains(d.s.Group.Spec.GPUHolds, i.unit)
 }
 
 // gpuFault is what is wrong with a GPU of the Pod, in the words of its agent; empty if nothing is.

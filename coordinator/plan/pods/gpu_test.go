@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/coordinator/plan/pods"
 )
 
@@ -40,6 +41,11 @@ func TestPodsAreHeldForSickGPUsByGrant(t *testing.T) {
 		},
 		"all Pods of the group are": {
 			scene(grant("")), []string{place + "g-decode-0-0", place + "g-prefill-0-0", place + "g-prefill-0-1"}, "",
+		},
+		"one that is made anew is born held": {
+			scene(without("g-decode-0-0"), recovery(v1alpha1.RecoverNone), grant("decode-0")),
+			[]string{"SetLeader g-prefill-0-0", "CreatePod g-decode-0-0 at a held for a GPU"},
+			"",
 		},
 		"once":                             {scene(grant("decode-0"), pod("g-decode-0-0", held)), nil, ""},
 		"they are let go with the grant":   {scene(pod("g-decode-0-0", held)), []string{release + "g-decode-0-0"}, ""},

@@ -29,6 +29,10 @@ import (
 // being made at once.
 const pinAgain = time.Minute
 
+// pinSilence is how long kubelet may say nothing of a pin Pod whose image is on the node: a kubelet that knows no image
+// volumes makes nothing of it, and says nothing.
+const pinSilence = 2 * time.Minute
+
 // A Pin is a pin Pod that the group owns.
 type Pin struct {
 	Name    string
@@ -58,7 +62,10 @@ const (
 	PinDenied PinFault = "Denied"
 	// PinNoVolume: the API server has left the volume out, which it does not know.
 	PinNoVolume PinFault = "NoVolume"
-	// PinOther: something else; the message says what.
+	// PinUnable: the Pod does not come so far as to want the image: its node has no room, or its runtime no image
+	// volumes, or what it runs cannot be had.
+	PinUnable PinFault = "Unable"
+	// PinOther: something else about the image; the message says what.
 	PinOther PinFault = "Other"
 )
 
@@ -167,18 +174,30 @@ func (d *decision) ended(u *v1alpha1.UnitUpdate, i *instance, p Pod) standing {
 }
 
 // trusted is how far kubelet's word is that it will start the Pod's new images with the Pod's own pull secrets. Where
-// it has no way to say so, what the agent has proved is all that can be known.
+// it has no way to say so, what the agent has proved is all that can be known: so where no pin Pod can run, which is no
+// fault of the image.
 func (d *decision) trusted(u *v1alpha1.UnitUpdate, i *instance, p Pod) standing {
 	at := standing{stage: v1alpha1.UnitPrepared}
 	if !p.PullSecrets || d.s.NoImageVolumes {
 		return at
 	}
 	for _, c := range d.change(u, i, p, v1alpha1.PermitPrepare).Containers {
-		if pin := d.pins[d.pinName(p, c.Image)]; !pin.Running && pin.Fault != PinNoVolume {
+		if !d.spoken(d.pins[d.pinName(p, c.Image)]) {
 			at = least(at, d.pinned(v1alpha1.UnitPreparing, u, p, c.Image))
 		}
 	}
 	return at
+}
+
+// spoken reports whether nothing more is to be awaited of a pin Pod whose image the agent has proved.
+func (d *decision) spoken(pin Pin) bool {
+	switch {
+	case pin.Running, pin.Fault == PinNoVolume, pin.Fault == PinUnable:
+		return true
+	case pin.Name == "" || pin.Fault != PinFine || pin.Deleting || pin.Stray:
+		return false
+	}
+	return d.due(pin.Created.Add(pinSilence))
 }
 
 // rankPin orders what pin Pods of one Pod say: what is over goes first, then what fails.
@@ -224,7 +243,7 @@ func (f PinFault) way() string {
 		return "correct the Secrets that the Pod's imagePullSecrets name"
 	case PinNoVolume:
 		return "the cluster has no image volumes, as Kubernetes 1.36 or later has: preload the image on the node"
-	case PinFine, PinNotFound, PinOther:
+	case PinFine, PinNotFound, PinUnable, PinOther:
 	}
 	return "see `kubectl describe pod`, or preload the image on the node"
 }

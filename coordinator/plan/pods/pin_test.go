@@ -129,6 +129,17 @@ func TestPinPods(t *testing.T) {
 			ready(secrets, withPin(faulty(pods.PinDenied))),
 			pinTold{Stage: v1alpha1.UnitPreparing, Reason: v1alpha1.UnitPinFails, Blocked: v1alpha1.BlockedPin},
 		},
+		"where the registry does not answer kubelet it is waited for": {
+			ready(secrets, withPin(faulty(pods.PinOther))),
+			pinTold{Stage: v1alpha1.UnitPreparing, Reason: v1alpha1.UnitPinFails, Blocked: v1alpha1.BlockedPin},
+		},
+		"where no pin Pod can run the agent's proof is all there is": {
+			ready(secrets, withPin(faulty(pods.PinUnable))), pinTold{Stage: v1alpha1.UnitPrepared, Reason: v1alpha1.UnitWaitingPermit},
+		},
+		"so it is where kubelet makes nothing of it": {
+			ready(secrets, withPin(func(p *pods.Pin) { p.Created = p.Created.Add(-2 * time.Minute) })),
+			pinTold{Stage: v1alpha1.UnitPrepared, Reason: v1alpha1.UnitWaitingPermit},
+		},
 		"where the API server drops image volumes the agent's proof is all there is": {
 			ready(secrets, withPin(faulty(pods.PinNoVolume))), pinTold{Stage: v1alpha1.UnitPrepared, Reason: v1alpha1.UnitWaitingPermit},
 		},

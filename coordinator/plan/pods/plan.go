@@ -111,9 +111,9 @@ type NewPod struct {
 	Revision, Digest string
 	// Size is the number of Pods in the instance.
 	Size int32
-	// Held: the Pod is born with hold.unit.
-	Held   bool
-	Leader bool
+	// Held: the Pod is born with hold.unit. HeldGPU: it is born with hold.gpu-health.
+	Held, HeldGPU bool
+	Leader        bool
 }
 
 // NewOrder says what an InPlaceUpdate asks for.

@@ -165,6 +165,9 @@ func tell(plan pods.Plan) told {
 			if a.Pod.Held {
 				words += " held"
 			}
+			if a.Pod.HeldGPU {
+				words += " held for a GPU"
+			}
 		case pods.CreateOrder, pods.UpdateOrder:
 			words += fmt.Sprintf(" %d for %s: %s", a.Order.Attempt, a.Order.Key, a.Order.Permit)
 		case pods.CreatePin, pods.DeletePin, pods.CreateService, pods.DeleteService, pods.DeletePod, pods.DeleteOrder, pods.ClearHold, pods.OpenGate,

@@ -180,7 +180,7 @@ func (p *pass) closed(ctx context.Context, entry string) (bool, error) {
 }
 
 func isClosed(sg *v1alpha1.ServingGroup, unit string) bool {
-	return sg.DeletionTimestamp.IsZero() &&
+	return sg.DeletionTimestamp.IsZero() && !slices.Contains(sg.Spec.GPUHolds, unit) &&
 		!slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return u.Unit == unit && !u.Preparing() })
 }
 

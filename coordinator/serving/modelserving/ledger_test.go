@@ -29,6 +29,15 @@ func TestStrikeReadsLive(t *testing.T) {
 				sg.Spec.Updates = []v1alpha1.UnitUpdate{{Unit: "prefill-0", Attempt: 1}}
 			})
 		}, true},
+		"held for a GPU": {entry, func(w *world) {
+			change(w, "ms-0", func(sg *v1alpha1.ServingGroup) { sg.Spec.GPUHolds = []string{""} })
+		}, true},
+		"held for a GPU, instance": {instance, func(w *world) {
+			change(w, "ms-0", func(sg *v1alpha1.ServingGroup) { sg.Spec.GPUHolds = []string{"prefill-0"} })
+		}, true},
+		"another instance is held": {instance, func(w *world) {
+			change(w, "ms-0", func(sg *v1alpha1.ServingGroup) { sg.Spec.GPUHolds = []string{"prefill-1"} })
+		}, false},
 		"another instance is open": {instance, func(w *world) {
 			change(w, "ms-0", func(sg *v1alpha1.ServingGroup) {
 				sg.Spec.Updates = []v1alpha1.UnitUpdate{{Unit: "prefill-1", Attempt: 1}}

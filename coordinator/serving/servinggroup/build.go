@@ -42,6 +42,9 @@ func newPod(sg *v1alpha1.ServingGroup, data revision.Data, a pods.Action) (*core
 	if a.Pod.Held {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.HoldUnit, sg.Name)
 	}
+	if a.Pod.HeldGPU {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.HoldGPUHealth, yes)
+	}
 	network(pod, sg, a.Pod)
 	gate(&pod.Spec)
 	if pod.Spec.SchedulerName == "" {

@@ -27,6 +27,8 @@ const (
 	DefaultPinPriority = "pitstop-pin"
 	// pinVolume is the volume that a pin Pod is made for.
 	pinVolume = "image"
+	// noRoom begins the reason with which kubelet turns a Pod away that its node has no room for, as OutOfpods.
+	noRoom = "OutOf"
 	// nobody is the user of pin Pods.
 	nobody = 65532
 	// noVolumesFor is how long an API server that does not know image volumes is not asked again for the sake of pull
@@ -115,6 +117,8 @@ func pinOf(sg *v1alpha1.ServingGroup, pod *corev1.Pod) pods.Pin {
 	switch {
 	case image == "":
 		p.Fault, p.Message = pods.PinNoVolume, "the API server has taken its image volume away"
+	case p.Ended && strings.HasPrefix(pod.Status.Reason, noRoom):
+		p.Fault, p.Message = pods.PinUnable, words(string(pod.Status.Phase), pod.Status.Reason, pod.Status.Message)
 	case p.Ended:
 		p.Fault, p.Message = pods.PinOther, words(string(pod.Status.Phase), pod.Status.Reason, pod.Status.Message)
 	case p.Message != "":
@@ -156,6 +160,7 @@ func faultOf(image, message string) pods.PinFault {
 	err := cri.PullFailure(image, message)
 	switch {
 	case !strings.Contains(message, image): // it is about what the container runs
+		return pods.PinUnable
 	case errors.Is(err, cri.ErrImageNotFound):
 		return pods.PinNotFound
 	case errors.Is(err, cri.ErrUnauthorized):

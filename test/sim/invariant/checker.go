@@ -196,7 +196,7 @@ func (c *Checker) ofServing(w cluster.Write) {
 func (c *Checker) open(ms *v1alpha1.ModelServing, entry string) bool {
 	name, unit, _ := strings.Cut(entry, "/")
 	g, ok := c.server.Stored(cluster.ServingGroup, types.NamespacedName{Namespace: ms.Namespace, Name: name}).(*v1alpha1.ServingGroup)
-	return ok && ownerUID(g) == ms.UID && openOf(g, unit) != nil
+	return ok && ownerUID(g) == ms.UID && (openOf(g, unit) != nil || slices.Contains(g.Spec.GPUHolds, unit))
 }
 
 func updateOf(g *v1alpha1.ServingGroup, unit string) *v1alpha1.UnitUpdate {

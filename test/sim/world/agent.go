@@ -116,6 +116,9 @@ func (w *World) reading(n *node, key types.NamespacedName) agent.Reading {
 		Key: key, Image: n.image, Hash: func(_, image string) string { return hash(image) },
 		Node: agent.Node{RuntimeUp: true, KubeletUp: true, JournalOpen: true},
 	}
+	if n.gpuSick {
+		r.Node.NotNow, r.Node.NotNowMessage = v1alpha1.WaitingGPU, "a GPU is sick"
+	}
 	if r.Pod = w.pod(key, ""); r.Pod != nil {
 		r.Record = n.agent.records[r.Pod.UID]
 		if e := w.engines[r.Pod.UID]; e != nil {

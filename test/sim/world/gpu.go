@@ -29,6 +29,7 @@ func (w *World) healGPUs(n *node) {
 	}
 	n.gpuSick = false
 	w.tell("world", "the GPUs of %s are healthy", n.name)
+	w.wakeAll(n)
 	w.After(w.Between(100*time.Millisecond, 3*time.Second), func() { w.reportGPUs(n) })
 }
 
