@@ -21,7 +21,7 @@ type GPUs struct {
 	Judged bool
 	// Verdict is that on the worst GPU; empty while it is not decided.
 	Verdict v1alpha1.Verdict
-	// HeldUntil is the end of the release deadline while memory that should be free is held; zero if none is seen.
+	// HeldUntil is when there is a verdict at the latest while memory that should be free is held; zero if none is seen.
 	HeldUntil time.Time
 	// Message says what is held by whom, or what is not known.
 	Message string

@@ -123,7 +123,7 @@ func (a *Agent) notNow(ctx context.Context, pod *corev1.Pod, n *Node) {
 		}
 		n.NotNowUntil = now.Add(relist)
 	}
-	if sick := a.health.SickPod(pod.UID); sick != "" && n.NotNow == "" {
+	if sick := a.health.SickPod(pod); sick != "" && n.NotNow == "" {
 		n.NotNow, n.NotNowMessage, n.NotNowUntil = v1alpha1.WaitingGPU, sick, now.Add(relist)
 	}
 }

@@ -18,6 +18,9 @@ const (
 	lookOften    = 500 * time.Millisecond // while something waits for it
 	lookSeldom   = 5 * time.Second        // once all is well, until the update ends
 	lookPatience = 2 * time.Second
+	// verdictGrace is how long after the release deadline the looks may take that end in a verdict: it names who holds
+	// the memory, as the end of a crash loop would not.
+	verdictGrace = lookTimeout + 2*lookOften
 )
 
 // A memory is what this process has seen of the GPUs of one open attempt.
@@ -134,7 +137,7 @@ func (a *Agent) judge(s *sight, u *Update) {
 	}
 	u.GPUs.Verdict, u.GPUs.Message = worst.Verdict, worst.Why
 	if worst.Verdict == "" && !worst.By.IsZero() {
-		u.GPUs.HeldUntil = c.Since.Add(c.Params.WithDefaults().Release)
+		u.GPUs.HeldUntil = worst.By.Add(verdictGrace)
 	}
 	for i := range u.Containers {
 		s.starve(&u.Containers[i])

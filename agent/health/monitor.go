@@ -293,11 +293,21 @@ func (m *Monitor) tell(ctx context.Context, next sight) {
 }
 
 // SickPod returns why nothing new may be started on the GPUs of a Pod; empty if nothing is known to be wrong with them.
-func (m *Monitor) SickPod(pod types.UID) string {
-	if m == nil {
+// What an agent before this one has found holds until this one knows better.
+func (m *Monitor) SickPod(pod *corev1.Pod) string {
+	if m == nil || m.cfg.Reader == nil {
 		return ""
 	}
-	return sick(m.last().pods[pod].Summary)
+	now := m.last().pods[pod.UID].Summary
+	if why := sick(now); why != "" || now.Status == corev1.ConditionTrue {
+		return why
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1alpha1.GPUHealthy && c.Status == corev1.ConditionFalse {
+			return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
+		}
+	}
+	return ""
 }
 
 // Sick reports whether nothing new may be started on GPUs, and why: one of them is known to be unhealthy.

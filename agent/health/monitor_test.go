@@ -245,7 +245,7 @@ func TestALostGPUHoldsItsPod(t *testing.T) {
 	if got := w.pods[0].Annotations[v1alpha1.HoldDevice]; got != "lost GPU-1" || w.ofPod(0).Reason != "DeviceLost" {
 		t.Errorf("held for %q, %+v", got, w.ofPod(0))
 	}
-	if sick := w.monitor.SickPod("engine"); !strings.Contains(sick, "DeviceLost") || w.monitor.SickPod("other") != "" {
+	if sick := w.monitor.SickPod(w.pods[0]); !strings.Contains(sick, "DeviceLost") || w.monitor.SickPod(w.pods[1]) != "" {
 		t.Errorf("sick: %q", sick)
 	}
 	if why, is := w.monitor.Sick([]string{"GPU-0", "GPU-1"}); !is || !strings.Contains(why, "DeviceLost") {
@@ -271,7 +271,7 @@ func TestALostGPUHoldsItsPod(t *testing.T) {
 	w.start(Config{Reader: w, Assigner: w})
 	w.reading.Devices[1] = gpu.Device{Index: 1, UUID: "GPU-1", Fault: "busy"}
 	w.rounds(9)
-	if !w.held(0) {
+	if !w.held(0) || w.monitor.SickPod(w.pods[0]) == "" {
 		t.Fatal("let go by a new agent that knows nothing")
 	}
 	w.assigned = nil
@@ -282,7 +282,7 @@ func TestALostGPUHoldsItsPod(t *testing.T) {
 	}
 	w.assigned = map[types.UID][]string{"engine": {"GPU-0", "GPU-1"}}
 	w.rounds(9)
-	if w.held(0) || w.ofPod(0).Status != "True" || w.monitor.SickPod("engine") != "" {
+	if w.held(0) || w.ofPod(0).Status != "True" || w.monitor.SickPod(w.pods[0]) != "" {
 		t.Errorf("still held, %+v", w.ofPod(0))
 	}
 }

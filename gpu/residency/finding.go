@@ -209,19 +209,18 @@ func (c Circumstances) excess(d Device, t sorted) (finding, bool) {
 	if h, ok := largest(t.outside); ok {
 		f.culprit = h
 		f.why = fmt.Sprintf("%s: %d MiB more than before are used, and not by the Pod: %s is the largest other holder", d.UUID, over, h)
+		if over-total(t.outside) <= c.Params.SlackMiB { // others hold it all: no container that ended since has to do with it
+			f.by = c.Since.Add(c.Params.Release)
+		}
 	}
 	return f, true
 }
 
-// besides is what is used on a GPU without any process of the Pod; -1 if that is not known. The driver's reserve is
-// apart only in the second version of the call.
+// besides is what was used on a GPU without any process of the Pod; -1 if that is not known.
 func (c Circumstances) besides(d Device) int64 {
 	u, ok := c.Baseline.usage(d.UUID)
 	if ok && u.Memory != nil && u.Memory.Version == d.Memory.Version && u.OwnMiB >= 0 {
 		return max(0, u.Memory.Used-u.OwnMiB)
-	}
-	if d.Memory.Version >= 2 {
-		return 0
 	}
 	return -1
 }

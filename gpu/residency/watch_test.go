@@ -177,6 +177,18 @@ func TestVerdicts(t *testing.T) {
 		"held by other: another Pod has imported the memory": {
 			c, []Sample{sample(1, imported...), sample(120, imported...)}, v1alpha1.VerdictHeldByOther, "process 900 (lmcache) of Pod default/cache-0 with 70000 MiB",
 		},
+		"held by other: engines that crash for it do not put it off": {
+			c.with(func(c *Circumstances) {
+				c.Containers = []Container{{ID: "e-newer", Name: "engine", Current: true}, {ID: "e-new", Name: "engine", Ended: at(100)}}
+			}),
+			[]Sample{sample(101, imported...), sample(120, imported...)},
+			v1alpha1.VerdictHeldByOther, "process 900",
+		},
+		"what others held before is not known: nothing follows from what they hold now": {
+			swapped(before()).with(func(c *Circumstances) { c.Baseline.GPUs[0].OwnMiB, c.Baseline.GPUs[1].OwnMiB = -1, -1 }),
+			[]Sample{sample(1, holds(first, foreign(700)), holds(second)), sample(120, holds(first, foreign(700)), holds(second))},
+			v1alpha1.VerdictUnknown, "cannot be compared",
+		},
 		"held by other: no process can be seen": {
 			c, []Sample{sample(1, nobody...), sample(120, nobody...)}, v1alpha1.VerdictHeldByOther, "59900 MiB more than before are used, and no process that can be seen",
 		},
