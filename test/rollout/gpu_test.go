@@ -4,6 +4,8 @@ package rollout
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,7 +52,10 @@ func TestADriverThatCallsAllGPUsSick(t *testing.T) {
 	before, containers := p.kept(), p.containers()
 	p.sicken(corev1.ConditionFalse, p.pods()...)
 	p.blocked(v1alpha1.BlockedGPU)
-	p.until("one group is held", func() bool { h := p.held(); return len(h) == 1 && h["sick-3"] == 3 })
+	p.until("one group is held", func() bool { // that which was seen sick first
+		h := slices.Collect(maps.Values(p.held()))
+		return len(h) == 1 && h[0] == 3
+	})
 	p.waits(func(ms *v1alpha1.ModelServing) bool { return ms.Status.AvailableReplicas == 3 })
 	p.verb(0, "GPU", "explain", "ms/sick")
 	p.sicken(corev1.ConditionTrue, p.pods()...)
