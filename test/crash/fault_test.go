@@ -89,8 +89,8 @@ func (s *scene) setSchema(version string) {
 	}), db.Close()))
 }
 
-// fill takes all space that is left, and then what the journal has reserved, as far as updates of
-// other Pods may.
+// fill takes all space that is left, and then what the journal has reserved: as far as updates of other Pods may
+// begin, and some of what is kept for their ends. On the very edge the next page that comes free would end the fault.
 func (s *scene) fill() {
 	t := s.t
 	t.Helper()
@@ -103,6 +103,10 @@ func (s *scene) fill() {
 	}
 	if !errors.Is(err, journal.ErrFull) {
 		t.Fatal(err)
+	}
+	for n := range 8 {
+		other := journal.Attempt{Pod: types.UID(fmt.Sprint("other-", n)), IPU: "other", Number: 1}
+		must(t, j.Done(other, journal.Action{Kind: journal.Pull, Subject: strings.Repeat("image/", 500)}, strings.Repeat("outcome ", 500)))
 	}
 	must(t, j.Close())
 }
