@@ -99,6 +99,22 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
+// TestTheOverlaysOfTheDocumentsApply renders them with kubectl, as their reader does, and has the API server look at them.
+func TestTheOverlaysOfTheDocumentsApply(t *testing.T) {
+	for name, overlay := range overlays(t) {
+		t.Run(name, func(t *testing.T) {
+			manifests, err := kubectl(t.Context(), nil, "kustomize", overlay.dir)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, manifests)
+			}
+			rendered(t, manifests, overlay.image)
+			if out, err := kubectl(t.Context(), nil, "apply", "--server-side", "--dry-run=server", "-k", overlay.dir); err != nil {
+				t.Errorf("not accepted: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
 // mounted lists what the agent sees under /host. Each such folder must be at the path that it has
 // on the node, or the paths that the runtime tells would lead nowhere.
 func mounted(t *testing.T, pod corev1.PodSpec) []string {
