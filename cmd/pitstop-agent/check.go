@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,18 +44,50 @@ func check() *cobra.Command {
 		Long: "Says in one line of at most 80 characters how this node is, within 5 seconds and without the API server: a custom " +
 			"plugin of node-problem-detector. It asks the agent of the node, and looks itself if that does not answer.\n\n" +
 			"Exit codes: 0 all is well, 1 there is a problem, 2 something could not be found out.",
-		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), cmd.OutOrStdout()) },
+		SilenceUsage: true, SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unasked(cmd, fmt.Errorf("%q: check takes flags alone; %s", args[0], helpLists))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.validate(); err != nil {
+				return unasked(cmd, err)
+			}
+			err := f.run(cmd.Context(), cmd.OutOrStdout())
+			if _, said := errors.AsType[checkError](err); err != nil && !said {
+				return unasked(cmd, err)
+			}
+			return err
+		},
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.agent, "agent", "unix://"+socketPath, "address of the agent: unix://PATH or http://HOST:PORT")
 	fs.BoolVar(&f.json, "json", false, "print all that is known, as JSON")
 	f.bindRuntime(fs)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		fmt.Fprintln(cmd.OutOrStdout(), err)
-		return checkError{health.ExitCode(states.Unknown)}
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return unasked(cmd, fmt.Errorf("%w; %s", err, helpLists))
 	})
 	return cmd
+}
+
+const helpLists = "pitstop-agent check --help lists them"
+
+// unasked says why nothing was looked at. The node is unknown then: 1, as other programs end with, would be a problem of it.
+func unasked(cmd *cobra.Command, err error) error {
+	fmt.Fprintln(cmd.OutOrStdout(), err)
+	return checkError{health.ExitCode(states.Unknown)}
+}
+
+func (f checkFlags) validate() error {
+	if path, ok := strings.CutPrefix(f.agent, "unix://"); ok && filepath.IsAbs(path) {
+		return f.validateRuntime()
+	}
+	if u, err := url.Parse(f.agent); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("--agent is %q: want unix:///PATH or http://HOST:PORT", f.agent)
+	}
+	return f.validateRuntime()
 }
 
 func (f checkFlags) run(ctx context.Context, out io.Writer) error {

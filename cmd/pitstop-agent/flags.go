@@ -78,6 +78,14 @@ func (f *flags) bindRuntime(fs *pflag.FlagSet) {
 	fs.Int64Var(&f.minFree, "min-free-bytes", 10<<30, "free bytes on the image file system below which nothing is pulled; 0: not looked at")
 }
 
+// validateRuntime checks what bindRuntime binds.
+func (f *flags) validateRuntime() error {
+	if f.minFree < 0 {
+		return fmt.Errorf("--min-free-bytes is %d: want 1 or more, or 0 to leave the disk out", f.minFree)
+	}
+	return nil
+}
+
 func env(key, fallback string) string {
 	if v := os.Getenv(key); v != "" {
 		return v

@@ -54,6 +54,9 @@ func run(ctx context.Context, f flags) error {
 	logger := newLogger(f.verbosity)
 	redirectClientLogs(logger)
 	ctx = logr.NewContext(ctx, logger)
+	if err := f.validateRuntime(); err != nil {
+		return err
+	}
 	runtime, err := f.dial()
 	if err != nil {
 		return err

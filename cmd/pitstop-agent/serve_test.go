@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"pitstop.dev/agent/health"
@@ -70,21 +69,5 @@ func TestOnlyASocketIsReplaced(t *testing.T) {
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		t.Error("the file is gone")
-	}
-}
-
-func TestTheCheckEndsAsNodeProblemDetectorWants(t *testing.T) {
-	var out strings.Builder
-	cmd := check()
-	cmd.SetOut(&out)
-	cmd.SetArgs([]string{"--agent=unix:///no/such.sock", "--runtime-root=" + t.TempDir(), "--kubelet-dir=" + t.TempDir()})
-	err := cmd.ExecuteContext(t.Context())
-	if code := exitCode(err); code != 2 || !strings.HasPrefix(out.String(), "agent: no answer") || strings.Count(out.String(), "\n") != 1 {
-		t.Errorf("exit %d, printed %q", code, out.String())
-	}
-	out.Reset()
-	cmd.SetArgs([]string{"--no-such-flag"})
-	if code := exitCode(cmd.ExecuteContext(t.Context())); code != 2 || !strings.Contains(out.String(), "unknown flag") {
-		t.Errorf("exit %d, printed %q", code, out.String())
 	}
 }
