@@ -1,12 +1,19 @@
 #!/usr/bin/env bash
 # Checks the GPU probe on a machine with a real GPU, in under five minutes: lists the GPUs and the functions of the driver,
-# allocates in a process, kills it and times the release. It ends with one line of JSON and exits with 0 if all is well.
+# allocates in a process, kills it and times the release. It ends with one line of JSON and exits with 0 if all is well,
+# with 2 if it was called wrongly.
 #
-#   bash test/gpu/hardware.sh [--gpu INDEX] [--mib N] [--pinned N] [--library PATH]
+#   bash test/gpu/hardware.sh [--gpu INDEX] [--mib N] [--pinned N] [--library NAME-OR-PATH]
 #
 # It needs the NVIDIA driver; Go and gcc, or else what they built on a machine like this one: run it there with --build first,
 # and carry bin/ over.
 set -euo pipefail
+
+for argument; do
+	case $argument in
+	-h | --help) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit 0 ;;
+	esac
+done
 cd "$(dirname "$0")/../.."
 
 build() {
@@ -24,21 +31,4 @@ for program in pitstop-gpu-probe gpu-hardware gpu-holder; do
 	[ -x bin/$program ] || { echo "hardware.sh: no bin/$program, and no go and gcc to build it" >&2; exit 1; }
 done
 [ "${1:-}" = --build ] && exit 0
-
-library=libnvidia-ml.so.1
-arguments=("$@")
-while [ $# -gt 0 ]; do
-	case $1 in
-	--library) library=$2; shift ;;
-	--library=*) library=${1#*=} ;;
-	esac
-	shift
-done
-if ! symbols=$(bin/pitstop-gpu-probe --symbols --library "$library"); then
-	echo "hardware.sh: NVIDIA's library cannot be loaded: this machine has no GPU, or no driver" >&2
-	echo '{"ok":false,"failed":["no NVIDIA library"]}'
-	exit 1
-fi
-echo "functions of $library:" >&2
-echo "$symbols" >&2
-exec timeout 290 bin/gpu-hardware --holder "${PITSTOP_HOLDER:-bin/gpu-holder}" "${arguments[@]}"
+exec timeout 290 bin/gpu-hardware --holder "${PITSTOP_HOLDER:-bin/gpu-holder}" "$@"

@@ -71,10 +71,15 @@ type run struct {
 	Result
 }
 
+// Begun is the Result of a check that has come to nothing yet.
+func Begun() Result {
+	return Result{Recovery: -1, PIDGoneMS: -1, MemoryFreeMS: -1, LetGoMS: -1, ReacquiredMS: -1}
+}
+
 // Run checks, within five minutes. A Reading that finds no GPU is an error; all else that is not as it should be
 // is in Result.Failed.
 func Run(ctx context.Context, cfg Config) (Result, error) {
-	r := &run{Config: cfg, Result: Result{Recovery: -1, PIDGoneMS: -1, MemoryFreeMS: -1, LetGoMS: -1, ReacquiredMS: -1}}
+	r := &run{Config: cfg, Result: Begun()}
 	if err := r.enumerate(ctx); err != nil {
 		return r.Result, err
 	}
