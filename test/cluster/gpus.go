@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,21 +35,65 @@ func (c *Cluster) GPUs(ctx context.Context, config rig.Config) (*rig.Rig, error)
 	return r, nil
 }
 
+// GPUsSeen gives a node GPUs, as GPUs does, and an agent that has seen them.
+func (c *Cluster) GPUsSeen(ctx context.Context, config rig.Config) (*rig.Rig, error) {
+	r, err := rig.Start(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	var all errgroup.Group
+	all.Go(func() error { return c.WaitGPUs(ctx, config.Node.Name, len(config.UUIDs)) }) // kubelet takes some seconds for it
+	all.Go(func() error { return c.RestartAgent(ctx, config.Node.Name) })
+	if err := all.Wait(); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// UUIDs are those of n GPUs of the node; the last digit of each is the last letter of the node's name.
+func UUIDs(node string, n int) []string {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("GPU-%d-0000-4000-8000-00000000000%s", 10000000+i, node[len(node)-1:]))
+	}
+	return list
+}
+
 // DropGPUs takes the driver's library off all nodes, so that their agents know of no GPU any more.
 func (c *Cluster) DropGPUs(ctx context.Context) error {
+	var all errgroup.Group // what fails on one node is no reason to leave the others
 	for _, node := range c.Nodes() {
-		err := os.Remove(filepath.Join(node.GPUDir, stub.LibraryName))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = c.RestartAgent(ctx, node.Name)
-		}
-		if err != nil {
-			return fmt.Errorf("GPUs of %s: %w", node.Name, err)
-		}
+		all.Go(func() error {
+			if err := c.dropGPUs(ctx, node); err != nil {
+				return fmt.Errorf("GPUs of %s: %w", node.Name, err)
+			}
+			return nil
+		})
+	}
+	return all.Wait()
+}
+
+// dropGPUs removes the state last: for as long as it is there an agent may still have the library, which is gone by then.
+func (c *Cluster) dropGPUs(ctx context.Context, node lab.Node) error {
+	library, state := filepath.Join(node.GPUDir, stub.LibraryName), filepath.Join(node.GPUDir, stub.FileName)
+	if !exists(library) && !exists(state) {
+		return nil
+	}
+	if err := os.Remove(library); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := c.RestartAgent(ctx, node.Name); err != nil {
+		return err
+	}
+	if err := os.Remove(state); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // RestartAgent replaces the node's agent, and returns once the new one is ready. An agent that found no GPUs looks for

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"pitstop.dev/gpu/attribution"
 	"pitstop.dev/test/engine/server"
 )
 
@@ -39,6 +40,7 @@ type portrait struct {
 	image, imageID   string
 	container        string
 	version, created string
+	gpus             []string // UUIDs, as kubelet has given them to the engine
 }
 
 // portray reads all that is to be compared before and after.
@@ -55,8 +57,21 @@ func (s *show) portray(ctx context.Context, name string) (portrait, error) {
 	return portrait{
 		uid: string(pod.UID), ip: pod.Status.PodIP, node: pod.Spec.NodeName, file: info.First,
 		restarts: st.RestartCount, image: pod.Spec.Containers[0].Image, imageID: st.ImageID, container: st.ContainerID,
-		version: info.Version, created: pod.CreationTimestamp.String(),
+		version: info.Version, created: pod.CreationTimestamp.String(), gpus: s.assigned(ctx, pod),
 	}, nil
+}
+
+// assigned are the engine's GPUs, as kubelet tells device by device. What it lists it has given, whatever it knows else.
+func (s *show) assigned(ctx context.Context, pod *corev1.Pod) []string {
+	kubelet, ok := s.kubelets[pod.Spec.NodeName]
+	if !ok {
+		return nil
+	}
+	var ids []string
+	for _, d := range kubelet.Read(ctx).Of(attribution.PodName{Namespace: pod.Namespace, Name: pod.Name}, "engine") {
+		ids = append(ids, d.ID)
+	}
+	return ids
 }
 
 func engineStatus(pod *corev1.Pod) corev1.ContainerStatus {

@@ -251,5 +251,6 @@ func (s *show) recreate(ctx context.Context) error {
 	}
 	s.pause(ctx)
 	s.say("  requests: %s", traffic.Stop())
+	s.say("  It is out for less, as nothing is waited for: neither for requests that run nor for those that still come. They failed.")
 	return nil
 }

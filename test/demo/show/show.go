@@ -17,6 +17,7 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cmd/kubectl-pitstop/verb"
+	"pitstop.dev/gpu/attribution"
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/cluster"
 	"pitstop.dev/test/engine/load"
@@ -35,7 +36,8 @@ type show struct {
 	start      time.Time
 	broken     []error
 	v1, v2, v3 string
-	rigs       []*rig.Rig // the GPUs of the nodes
+	rigs       []*rig.Rig                           // the GPUs of the nodes
+	kubelets   map[string]*attribution.PodResources // who gives them to containers, by node
 }
 
 // Run plays all scenes and returns what was not as promised.
@@ -48,7 +50,12 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 	if s.Cluster, err = cluster.Start(ctx, out); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.end(ctx)) }()
+	defer func() {
+		if err = errors.Join(err, s.end(ctx)); err == nil {
+			s.say("The lab stays up, without GPUs and what had some: kubectl --kubeconfig %s get nodes; make lab-down ends it.  [%.1f s]",
+				s.KubeconfigPath(), s.clock.Since(s.start).Seconds())
+		}
+	}()
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
@@ -61,7 +68,6 @@ func Run(ctx context.Context, out io.Writer) (err error) {
 		return fmt.Errorf("not as promised:\n%w", err)
 	}
 	s.title("all as promised")
-	s.say("The lab stays up, without GPUs and what had some: kubectl --kubeconfig %s get nodes; make lab-down ends it.", s.KubeconfigPath())
 	return nil
 }
 

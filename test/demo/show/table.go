@@ -32,7 +32,15 @@ func (s *show) table(rows []row) {
 		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	_ = w.Flush()
+	if len(rows) > 0 {
+		s.say(outOfService, rows[0].order.Spec.Propagation())
+	}
 }
+
+// outOfService says why the last column is more than the sum of those before it.
+const outOfService = `  OUT OF SERVICE is from kubelet's word that the Pod is not Ready until it is Ready again. Besides the stages these are %v for
+  Services and routers to follow, and what a group does together: prefill is drained before decode, all images change at
+  once, and no Pod opens before the last. The other groups serve meanwhile.`
 
 func ms(v *int64) string {
 	if v == nil {
