@@ -112,6 +112,10 @@ lab-ready: ## Install and build what the lab needs (root)
 lab-up: lab-ready ## Start a real two-node Kubernetes on this machine (root)
 	$(LAB) up
 
+.PHONY: lab-gpus
+lab-gpus: lab-ready ## Hold the lab with Pitstop, stub GPUs and an engine on two of them, until it is ended (root)
+	go run ./test/gpu/cmd/gpus run
+
 .PHONY: lab-down
 lab-down: ## End the lab and remove all of it (root)
 	$(LAB) down
