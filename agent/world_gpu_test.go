@@ -121,7 +121,7 @@ func (p *simPod) leftovers() []string {
 	var ids []string
 	for _, g := range p.gpus {
 		for _, h := range g.holders {
-			if c := p.find(h.ContainerID); c == nil || c.State == cri.Exited {
+			if c := p.find(h.ContainerID); c == nil || c.State != cri.Running {
 				ids = append(ids, h.ContainerID)
 			}
 		}
