@@ -62,6 +62,7 @@ func (l Lookout) Look(ctx context.Context, pod *corev1.Pod) (residency.Sample, e
 // A target is one device of the Pod.
 type target struct {
 	uuid   string // empty if it is not known which device it is
+	name   string // kubelet's for it, in that case
 	shared bool
 	at     attribution.Target
 	fault  string // why it was not found
@@ -130,7 +131,7 @@ func complete(pod *corev1.Pod, a attribution.Assignments) bool {
 // for it; by a number, or as a part of a GPU, it cannot be told then.
 func find(d attribution.Assigned, r gpu.Reading) target {
 	if d.Ref == nil {
-		return target{fault: fmt.Sprintf("it is not known which device %s of %s is", d.ID, d.Resource)}
+		return target{name: d.ID, fault: fmt.Sprintf("it is not known which device %s of %s is", d.ID, d.Resource)}
 	}
 	t := target{shared: d.Ref.Shared}
 	found, ok := d.Ref.Find(r)
@@ -139,12 +140,12 @@ func find(d attribution.Assigned, r gpu.Reading) target {
 		t.uuid, t.fault = d.Ref.Own(), "the driver has no device "+d.ID
 		return t
 	case !ok:
-		t.fault = "it is not known which device " + d.ID + " is: the driver has none of that name now"
+		t.name, t.fault = d.ID, "it is not known which device "+d.ID+" is: the driver has none of that name now"
 		return t
 	case found.MIG != nil:
 		t.uuid = found.MIG.UUID
 	case d.Ref.Part:
-		t.fault = "it is not known which MIG device " + d.ID + " is"
+		t.name, t.fault = d.ID, "it is not known which MIG device "+d.ID+" is"
 		return t
 	default:
 		t.uuid = found.Device.UUID
@@ -155,7 +156,7 @@ func find(d attribution.Assigned, r gpu.Reading) target {
 
 // device is what is known of one of the Pod's devices.
 func (t target) device(h attribution.Holders) residency.Device {
-	d := residency.Device{UUID: t.uuid, Shared: t.shared, Coherent: t.at.Device.Coherent, Memory: t.at.Device.Memory}
+	d := residency.Device{UUID: t.uuid, Name: t.name, Shared: t.shared, Coherent: t.at.Device.Coherent, Memory: t.at.Device.Memory}
 	switch {
 	case t.fault != "":
 		d.Fault = t.fault

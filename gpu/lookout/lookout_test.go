@@ -146,22 +146,22 @@ func TestLook(t *testing.T) {
 		"a GPU whose id is not understood is one that is not known": {
 			node{up(device(one)), given("0", one), []attribution.Holders{held(one)}},
 			residency.Sample{State: gpu.Up, Devices: []residency.Device{
-				{Fault: "it is not known which device 0 of nvidia.com/gpu is"}, {UUID: one, Memory: memory},
+				{Name: "0", Fault: "it is not known which device 0 of nvidia.com/gpu is"}, {UUID: one, Memory: memory},
 			}},
 		},
 		"two of them are two": {
 			node{up(device(one)), of("nvidia.com/mig-1g.18gb", given("0:0", "0:1")), nil},
 			residency.Sample{State: gpu.Up, Devices: []residency.Device{
-				{Fault: "it is not known which device 0:0 of nvidia.com/mig-1g.18gb is"}, {Fault: "it is not known which device 0:1 of nvidia.com/mig-1g.18gb is"},
+				{Name: "0:0", Fault: "it is not known which device 0:0 of nvidia.com/mig-1g.18gb is"}, {Name: "0:1", Fault: "it is not known which device 0:1 of nvidia.com/mig-1g.18gb is"},
 			}},
 		},
 		"a GPU by a number that the driver does not have now": {
 			node{up(device(one)), given("nvidia7"), nil},
-			residency.Sample{State: gpu.Up, Devices: []residency.Device{{Fault: "it is not known which device nvidia7 is: the driver has none of that name now"}}},
+			residency.Sample{State: gpu.Up, Devices: []residency.Device{{Name: "nvidia7", Fault: "it is not known which device nvidia7 is: the driver has none of that name now"}}},
 		},
 		"a MIG device by a number, of a GPU that does not tell its parts now": {
 			node{up(device(one)), given("MIG-" + one + "/3/0"), nil},
-			residency.Sample{State: gpu.Up, Devices: []residency.Device{{Fault: "it is not known which device MIG-" + one + "/3/0 is: the driver has none of that name now"}}},
+			residency.Sample{State: gpu.Up, Devices: []residency.Device{{Name: "MIG-" + one + "/3/0", Fault: "it is not known which device MIG-" + one + "/3/0 is: the driver has none of that name now"}}},
 		},
 		"a MIG device that the driver does not have": {
 			node{up(device(one)), given(mig + "::0"), nil},

@@ -66,8 +66,8 @@ type Sample struct {
 
 // A Device is one GPU of the Pod, or one MIG device.
 type Device struct {
-	// UUID is empty if it is not known which device it is; Fault says why.
-	UUID string
+	// UUID is empty if it is not known which device it is; Fault says why, and Name what kubelet calls it.
+	UUID, Name string
 	// Fault is why it could not be read; empty if it could.
 	Fault string
 	// Shared: other Pods have it as well (time slices, MPS), so that its memory is not this Pod's alone.

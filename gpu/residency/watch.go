@@ -127,15 +127,14 @@ func (c Circumstances) moved(s Sample) bool {
 	})
 }
 
-// untold says which devices of a sample are not known.
+// untold says which device of a sample is not known.
 func (s Sample) untold() string {
-	text := ""
 	for _, d := range s.Devices {
 		if d.UUID == "" {
-			text += ": " + d.Fault
+			return ": " + d.Fault
 		}
 	}
-	return text
+	return ""
 }
 
 func names(s Sample) string {
