@@ -111,7 +111,7 @@ func TestHealthIsReported(t *testing.T) {
 				w.rounds(1)
 				w.writes, w.told = nil, nil
 				w.reading = gpu.Reading{State: gpu.Released, Message: "until 03:10"}
-				w.rounds(9)
+				w.rounds(20)
 			},
 			node:   told{"False", "RecoveryRequired", "GPU 1 (GPU-1): needs a reset; the driver is released until 03:10"},
 			engine: told{"False", "RecoveryRequired", "GPU 1 (GPU-1): needs a reset"},
@@ -189,7 +189,7 @@ func TestHealthIsReported(t *testing.T) {
 			other:  told{"Unknown", "NotReadable", "no probe"}, writes: "other",
 		},
 		"a driver that reports nothing is said": {
-			do:   func(w *world) { w.reading.Unmonitored = true; w.rounds(9) },
+			do:   func(w *world) { w.reading.Unmonitored = true; w.rounds(20) },
 			node: told{"True", "Healthy", "3 GPUs; errors that the driver reports are not heard"}, engine: healthy, other: healthy, writes: "node",
 		},
 	} {
@@ -231,6 +231,27 @@ func TestTheStatusAloneMovesTheTransition(t *testing.T) {
 		if !at.After(before[i].Time) {
 			t.Errorf("another status did not move it: %s", at)
 		}
+	}
+}
+
+func TestADriverThatHangsIsNoStormOfWrites(t *testing.T) {
+	w := newWorld(t)
+	w.judged()
+	for i := range 120 { // ten minutes
+		w.reading = gpu.Reading{State: gpu.Unknown, Message: []string{"it starts", "it reads", "it is ended"}[i%3]}
+		w.rounds(1)
+	}
+	count := map[string]int{}
+	for _, name := range w.writes {
+		count[name]++
+	}
+	for _, name := range []string{"engine", "other", "node"} {
+		if n := count[name]; n < 5 || n > 11 {
+			t.Errorf("%s was written %d times in ten minutes", name, n)
+		}
+	}
+	if got := w.ofPod(0); got.Status != "Unknown" || got.Reason != "NotReadable" {
+		t.Errorf("the Pod says %+v", got)
 	}
 }
 
@@ -340,7 +361,7 @@ func TestTheDriverIsReleasedOnRequest(t *testing.T) {
 	}
 	w.node.Annotations = map[string]string{v1alpha1.AnnotationGPURelease: "tomorrow"}
 	w.reading = gpu.Reading{State: gpu.Up, Devices: []gpu.Device{device(0)}}
-	w.rounds(10)
+	w.rounds(20)
 	if got := w.ofNode(); !strings.Contains(got.Message, `ignored pitstop.dev/gpu-release-until: "tomorrow" is not a time`) || got.Status != "True" {
 		t.Errorf("the Node says %+v", got)
 	}
