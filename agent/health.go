@@ -79,7 +79,7 @@ func slimNode(node *corev1.Node) *corev1.Node {
 // checks are those that the agent makes of its node.
 func (a *Agent) checks() *health.Checks {
 	return health.NewChecks(append([]health.Check{
-		health.CheckOfRuntime(a.cfg.Runtime),
+		health.CheckOfRuntime(a.cfg.Runtime, a.cfg.Clock),
 		health.CheckOfKubelet(a.cfg.KubeletDir),
 		health.CheckOfPlugins(a.cfg.KubeletDir, a.podsHaveDevices),
 		health.CheckOfDisk(a.cfg.Runtime, a.cfg.MinFreeBytes),

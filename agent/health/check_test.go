@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 
 	"pitstop.dev/agent/health/states"
 	"pitstop.dev/api/v1alpha1"
@@ -83,6 +85,28 @@ func TestACheckThatHangsIsUnknown(t *testing.T) {
 	})
 }
 
+func TestWhoAsksBesideAnotherGetsTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		looks := 0
+		checks := NewChecks(Check{"runtime", func(context.Context) (states.Status, string) { looks++; <-free; return states.OK, "there" }})
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if got := checks.Run(t.Context())[0]; got.Status != states.OK {
+					t.Errorf("Run() = %+v", got)
+				}
+			})
+		}
+		synctest.Wait()
+		close(free)
+		both.Wait()
+		if looks != 1 {
+			t.Errorf("looked %d times", looks)
+		}
+	})
+}
+
 type runtime struct {
 	err  error
 	free uint64
@@ -128,8 +152,8 @@ func TestTheNodeIsChecked(t *testing.T) {
 			t.Errorf("%q, want %q", got, text)
 		}
 	}
-	want(CheckOfRuntime(runtime{}), "runtime: OK containerd 2.1")
-	want(CheckOfRuntime(runtime{err: down}), "runtime: Problem connection refused")
+	want(CheckOfRuntime(runtime{}, clock.RealClock{}), "runtime: OK containerd 2.1")
+	want(CheckOfRuntime(runtime{err: down}, clock.RealClock{}), "runtime: Problem connection refused")
 	want(CheckOfDisk(runtime{free: 3 << 30}, 10<<30), "disk: Problem 3.0 GiB free for images, 10.0 GiB are needed")
 	want(CheckOfDisk(runtime{free: 30 << 30}, 10<<30), "disk: OK 30.0 GiB")
 	want(CheckOfDisk(runtime{}, 0), "disk: OK 0.0 GiB")
@@ -166,7 +190,7 @@ func TestTheAgentAnswersTheCheck(t *testing.T) {
 	w.rounds(1)
 	server := httptest.NewServer(Server{Monitor: w.monitor, Checks: NewChecks(w.monitor.Checks()...), Node: "gpu-0", Version: "v1"})
 	defer server.Close()
-	local := NewChecks(CheckOfRuntime(runtime{err: errors.New("down")}))
+	local := NewChecks(CheckOfRuntime(runtime{err: errors.New("down")}, clock.RealClock{}))
 
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
@@ -258,11 +282,11 @@ func TestTheCheckLooksItselfWhereTheAgentDoesNotAnswer(t *testing.T) {
 		gone.URL:               "agent: no answer: dial tcp",
 		"unix:///no/such.sock": "agent: no answer: dial unix /no/such.sock: connect: no such file",
 	} {
-		s := AskOrLook(t.Context(), address, NewChecks(CheckOfRuntime(runtime{})))
+		s := AskOrLook(t.Context(), address, NewChecks(CheckOfRuntime(runtime{}, clock.RealClock{})))
 		if status, line := Sum(s.Checks); status != states.Unknown || !strings.HasPrefix(line, want) || len(s.Checks) != 2 {
 			t.Errorf("%s %q, want %q", status, line, want)
 		}
-		s = AskOrLook(t.Context(), address, NewChecks(CheckOfRuntime(runtime{err: errors.New("down")})))
+		s = AskOrLook(t.Context(), address, NewChecks(CheckOfRuntime(runtime{err: errors.New("down")}, clock.RealClock{})))
 		if status, line := Sum(s.Checks); status != states.Problem || line != "runtime: down" {
 			t.Errorf("%s %q", status, line)
 		}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"k8s.io/utils/clock"
+
 	"pitstop.dev/agent/health/states"
 	"pitstop.dev/cri"
 )
@@ -36,14 +38,24 @@ type Images interface {
 	FreeBytes(context.Context) (uint64, error)
 }
 
-// CheckOfRuntime asks the runtime who it is.
-func CheckOfRuntime(r Runtime) Check {
-	return Check{CheckRuntime, func(ctx context.Context) (states.Status, string) {
+// CheckOfRuntime asks the runtime who it is. One that refuses is a problem. One that does not answer in time may be busy, so
+// that this is Unknown at first: it is a problem once it has lasted for silentFor.
+func CheckOfRuntime(r Runtime, c clock.PassiveClock) Check {
+	var s silence // Checks does not look twice at a time
+	return Check{CheckRuntime, func(ctx context.Context) (status states.Status, text string) {
 		v, err := r.Version(ctx)
-		if err != nil {
-			return states.Problem, err.Error()
+		switch {
+		case err == nil:
+			s = silence{}
+			return states.OK, v.Runtime + " " + v.Version
+		case errors.Is(err, context.DeadlineExceeded):
+			s, status, text = s.next(c.Now())
+			return status, text
+		case ctx.Err() != nil:
+			return states.Unknown, err.Error() // whoever asked has gone
 		}
-		return states.OK, v.Runtime + " " + v.Version
+		s = silence{}
+		return states.Problem, err.Error()
 	}}
 }
 

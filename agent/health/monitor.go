@@ -108,6 +108,8 @@ type Monitor struct {
 
 	mu   sync.Mutex
 	seen sight
+
+	asking guard[holding]
 }
 
 // A sight is what the last round has found.

@@ -234,27 +234,6 @@ func TestTheStatusAloneMovesTheTransition(t *testing.T) {
 	}
 }
 
-func TestADriverThatHangsIsNoStormOfWrites(t *testing.T) {
-	w := newWorld(t)
-	w.judged()
-	for i := range 120 { // ten minutes
-		w.reading = gpu.Reading{State: gpu.Unknown, Message: []string{"it starts", "it reads", "it is ended"}[i%3]}
-		w.rounds(1)
-	}
-	count := map[string]int{}
-	for _, name := range w.writes {
-		count[name]++
-	}
-	for _, name := range []string{"engine", "other", "node"} {
-		if n := count[name]; n < 5 || n > 11 {
-			t.Errorf("%s was written %d times in ten minutes", name, n)
-		}
-	}
-	if got := w.ofPod(0); got.Status != "Unknown" || got.Reason != "NotReadable" {
-		t.Errorf("the Pod says %+v", got)
-	}
-}
-
 func TestALostGPUHoldsItsPod(t *testing.T) {
 	w := newWorld(t)
 	w.judged()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -18,11 +19,34 @@ import (
 // A Residency knows who holds memory of the GPUs.
 type Residency interface {
 	// Residents returns the holders by the UUID of the GPU, and whether these are all. The names of Pods are filled in for
-	// their UIDs.
+	// their UIDs. It is not called while it looks.
 	Residents(ctx context.Context, r gpu.Reading) (by map[string][]states.Resident, known bool)
 }
 
-// GPUs returns what is known of the GPUs.
+// A holding is what a Residency has found.
+type holding struct {
+	by    map[string][]states.Resident
+	known bool
+}
+
+// residents returns who holds memory of the GPUs; where that cannot be told in time nobody is known.
+func (m *Monitor) residents(ctx context.Context, r gpu.Reading) holding {
+	if m.cfg.Residency == nil || r.State != gpu.Up {
+		return holding{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkFor)
+	defer cancel()
+	look, stop := context.WithTimeout(ctx, lookFor)
+	defer stop()
+	found, _ := m.asking.within(ctx, "residents", func() holding {
+		by, known := m.cfg.Residency.Residents(look, r)
+		m.name(by)
+		return holding{by, known}
+	})
+	return found
+}
+
+// GPUs returns what is known of the GPUs, within checkFor.
 func (m *Monitor) GPUs(ctx context.Context) states.GPUs {
 	if m == nil || m.cfg.Reader == nil {
 		return states.GPUs{}
@@ -32,13 +56,10 @@ func (m *Monitor) GPUs(ctx context.Context) states.GPUs {
 		State: s.reading.State, Message: s.reading.Message, Driver: s.reading.Driver, At: s.reading.At,
 		Missed: s.missed, Unattributed: s.unattributed,
 	}
-	residents := map[string][]states.Resident{}
-	if m.cfg.Residency != nil && s.reading.State == gpu.Up {
-		residents, out.ResidentsKnown = m.cfg.Residency.Residents(ctx, s.reading)
-		m.name(residents)
-	}
+	holding := m.residents(ctx, s.reading)
+	out.ResidentsKnown = holding.known
 	for _, v := range s.verdicts {
-		d := states.Device{Verdict: v, Residents: residents[v.UUID]}
+		d := states.Device{Verdict: v, Residents: holding.by[v.UUID]}
 		if i := slices.IndexFunc(s.reading.Devices, func(d gpu.Device) bool { return d.UUID == v.UUID }); i >= 0 {
 			d.Name, d.Memory = s.reading.Devices[i].Name, s.reading.Devices[i].Memory
 		}
@@ -123,12 +144,13 @@ type Server struct {
 	Node, Version string
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. All is asked side by side, so that the answer is there within checkFor.
 func (s Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := states.States{
-		Node: s.Node, Version: s.Version, At: s.Monitor.clock.Now().UTC(),
-		Checks: s.Checks.Run(r.Context()), GPUs: s.Monitor.GPUs(r.Context()),
-	}
+	out := states.States{Node: s.Node, Version: s.Version, At: s.Monitor.clock.Now().UTC()}
+	var wg sync.WaitGroup
+	wg.Go(func() { out.Checks = s.Checks.Run(r.Context()) })
+	wg.Go(func() { out.GPUs = s.Monitor.GPUs(r.Context()) })
+	wg.Wait()
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
