@@ -87,6 +87,8 @@ func (a *Agent) checks() *health.Checks {
 	}, a.health.Checks()...)...)
 }
 
-func (a *Agent) podsHaveDevices() bool {
-	return slices.ContainsFunc(healthAPI{a}.Pods(), func(pod *corev1.Pod) bool { return len(extended(pod)) > 0 })
+// podsHaveDevices reports whether Pods of the node have devices, and whether that is known.
+func (a *Agent) podsHaveDevices() (is, known bool) {
+	is = slices.ContainsFunc(healthAPI{a}.Pods(), func(pod *corev1.Pod) bool { return len(extended(pod)) > 0 })
+	return is, is || a.pods.synced()
 }

@@ -2,7 +2,6 @@ package health
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -139,13 +138,8 @@ func TestTheNodeIsChecked(t *testing.T) {
 	}
 	dir := t.TempDir()
 	bare := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(bare, "device-plugins"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	kubelet := listen(t, filepath.Join(dir, "pod-resources", "kubelet.sock"))
-	plugin := listen(t, filepath.Join(dir, "device-plugins", "nvidia.sock"))
 	down := errors.New("connection refused")
-	yes := func() bool { return true }
 	want := func(c Check, text string) {
 		t.Helper()
 		if got := look(c); !strings.HasPrefix(got, text) {
@@ -162,14 +156,8 @@ func TestTheNodeIsChecked(t *testing.T) {
 	want(CheckOfJournal(func() error { return down }), "journal: Problem connection refused")
 	want(CheckOfKubelet(dir), "kubelet: OK")
 	want(CheckOfKubelet(bare), "kubelet: Unknown no socket")
-	want(CheckOfPlugins(dir, nil), "device plugin: OK nvidia.sock")
-	want(CheckOfPlugins(bare, nil), "device plugin: OK none is registered")
-	want(CheckOfPlugins(bare, yes), "device plugin: Problem none is registered, and Pods")
-	want(CheckOfPlugins(filepath.Join(bare, "no"), yes), "device plugin: Unknown open")
 	kubelet()
-	plugin()
 	want(CheckOfKubelet(dir), "kubelet: Problem")
-	want(CheckOfPlugins(dir, nil), "device plugin: Problem nobody serves nvidia.sock")
 }
 
 // residents is a Residency.
@@ -305,48 +293,6 @@ func TestAnAgentThatHangsDoesNotHangTheCheck(t *testing.T) {
 	defer cancel()
 	if s := AskOrLook(ctx, server.URL, NewChecks()); len(s.Checks) != 1 || s.Checks[0].Status != states.Unknown {
 		t.Errorf("checks %+v", s.Checks)
-	}
-}
-
-func TestTheProbeIsChecked(t *testing.T) {
-	w := newWorld(t)
-	for name, tt := range map[string]struct {
-		change func()
-		probe  string
-		gpus   string
-	}{
-		"none":   {func() { w.start(Config{}) }, "OK none is configured", "OK none are looked at"},
-		"new":    {func() { w.start(Config{Reader: w}) }, "Unknown no reading yet", "Unknown not read yet"},
-		"absent": {func() { w.reading = gpu.Reading{State: gpu.Absent}; w.start(Config{Reader: w}); w.rounds(1) }, "OK no NVML library", "OK none on this node"},
-		"dead": {func() {
-			w.reading = gpu.Reading{State: gpu.Unknown, Message: "killed"}
-			w.start(Config{Reader: w})
-			w.rounds(1)
-		}, "Problem killed", "Unknown not read yet"},
-		"released": {func() { w.reading = gpu.Reading{State: gpu.Released}; w.start(Config{Reader: w}); w.rounds(1) }, "OK the driver is released", "Unknown not read yet"},
-		"fresh": {func() {
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
-			w.start(Config{Reader: w})
-			w.rounds(1)
-		}, "OK driver 570", "Unknown NotYetJudged: "},
-		"well": {func() {
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
-			w.start(Config{Reader: w})
-			w.rounds(3)
-		}, "OK driver 570", "OK 1 healthy"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tt.change()
-			for i, want := range []string{tt.probe, tt.gpus} {
-				status, text := w.monitor.Checks()[i].Look(t.Context())
-				if got := string(status) + " " + text; got != want {
-					t.Errorf("%q, want %q", got, want)
-				}
-			}
-			if _, err := json.Marshal(w.monitor.GPUs(t.Context())); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
 

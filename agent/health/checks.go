@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 
 	"k8s.io/utils/clock"
 
@@ -73,42 +70,6 @@ func CheckOfKubelet(dir string) Check {
 		default:
 			return states.Problem, err.Error()
 		}
-	}}
-}
-
-// CheckOfPlugins connects to the sockets of the device plugins. A socket that nobody serves is a plugin that went
-// without removing it: kubelet starts no container on its devices any more, once it has forgotten them. wanted reports
-// whether Pods have devices, so that there has to be a plugin; nil: not known.
-func CheckOfPlugins(dir string, wanted func() bool) Check {
-	folder := filepath.Join(dir, "device-plugins")
-	return Check{CheckPlugin, func(ctx context.Context) (states.Status, string) {
-		entries, err := os.ReadDir(folder)
-		if err != nil {
-			return states.Unknown, err.Error()
-		}
-		var up, down []string
-		for _, e := range entries {
-			if e.Type() != fs.ModeSocket || e.Name() == "kubelet.sock" {
-				continue
-			}
-			switch err := connect(ctx, filepath.Join(folder, e.Name())); {
-			case errors.Is(err, syscall.ECONNREFUSED):
-				down = append(down, e.Name())
-			case err != nil:
-				return states.Unknown, err.Error()
-			default:
-				up = append(up, e.Name())
-			}
-		}
-		switch {
-		case len(up) > 0:
-			return states.OK, strings.Join(up, ", ")
-		case len(down) > 0:
-			return states.Problem, "nobody serves " + strings.Join(down, ", ")
-		case wanted != nil && wanted():
-			return states.Problem, "none is registered, and Pods of the node have devices"
-		}
-		return states.OK, "none is registered"
 	}}
 }
 

@@ -121,6 +121,8 @@ type sight struct {
 	release      Release
 	pods         map[types.UID]podSight
 	errors       map[errorKey]int
+	failed       int    // rounds in a row in which the probe told nothing
+	stale        string // says how old it is, if it is too old to count
 }
 
 type podSight struct {
@@ -223,6 +225,9 @@ func (m *Monitor) last() sight {
 func (m *Monitor) publish(s sight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if s.reading.State == gpu.Unknown {
+		s.failed = m.seen.failed + 1
+	}
 	m.seen = s
 }
 

@@ -1,11 +1,13 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,7 +53,7 @@ func (m *Monitor) GPUs(ctx context.Context) states.GPUs {
 	if m == nil || m.cfg.Reader == nil {
 		return states.GPUs{}
 	}
-	s := m.last()
+	s := m.now()
 	out := states.GPUs{
 		State: s.reading.State, Message: s.reading.Message, Driver: s.reading.Driver, At: s.reading.At,
 		Missed: s.missed, Unattributed: s.unattributed,
@@ -101,7 +103,11 @@ func (m *Monitor) checkProbe() (states.Status, string) {
 	if m == nil || m.cfg.Reader == nil {
 		return states.OK, "none is configured"
 	}
-	switch r := m.last().reading; r.State {
+	s := m.now()
+	if s.stale != "" {
+		return states.Unknown, s.stale
+	}
+	switch r := s.reading; r.State {
 	case gpu.Up:
 		return states.OK, "driver " + r.Driver
 	case gpu.Absent:
@@ -109,6 +115,9 @@ func (m *Monitor) checkProbe() (states.Status, string) {
 	case gpu.Released:
 		return states.OK, "the driver is released"
 	case gpu.Unknown:
+		if s.failed < m.cfg.Judge.Bad {
+			return states.Unknown, r.Message // a single one may be that of a driver that starts
+		}
 		return states.Problem, r.Message
 	}
 	return states.Unknown, "no reading yet"
@@ -118,19 +127,19 @@ func (m *Monitor) checkGPUs() (states.Status, string) {
 	if m == nil || m.cfg.Reader == nil {
 		return states.OK, "none are looked at"
 	}
-	s := m.last()
+	s := m.now()
 	if len(s.verdicts) == 0 {
 		if s.reading.State == gpu.Absent || s.reading.State == gpu.Up {
 			return states.OK, "none on this node"
 		}
-		return states.Unknown, "not read yet"
+		return states.Unknown, cmp.Or(s.stale, "not read yet")
 	}
 	sum := health.Sum(s.verdicts, nil)
 	switch sum.Status {
 	case corev1.ConditionTrue:
 		return states.OK, strconv.Itoa(len(s.verdicts)) + " healthy"
 	case corev1.ConditionFalse:
-		return states.Problem, string(sum.Reason) + ": " + sum.Message
+		return states.Problem, strings.Join(filled([]string{string(sum.Reason) + ": " + sum.Message, s.stale}), "; ")
 	case corev1.ConditionUnknown:
 	}
 	return states.Unknown, string(sum.Reason) + ": " + sum.Message
@@ -170,7 +179,7 @@ func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
 	if m.cfg.Reader == nil {
 		return
 	}
-	d, s := newDescriptions(), m.last()
+	d, s := newDescriptions(), m.now()
 	gauge := func(desc *prometheus.Desc, is bool, labels ...string) {
 		value := 0.0
 		if is {
@@ -179,7 +188,7 @@ func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	for _, state := range []gpu.State{gpu.Up, gpu.Absent, gpu.Released, gpu.Unknown} {
-		gauge(d.state, s.reading.State == state, string(state))
+		gauge(d.state, cmp.Or(s.reading.State, gpu.Unknown) == state, string(state))
 	}
 	for _, v := range s.verdicts {
 		for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
