@@ -30,8 +30,9 @@ const (
 
 // An API is what a Monitor needs of the API server.
 type API interface {
-	// Pods returns the Pods of the node. They are shared: nobody may change them.
-	Pods() []*corev1.Pod
+	// Pods returns the Pods of the node, and whether these are known: the API server has listed them. They are shared:
+	// nobody may change them.
+	Pods() (pods []*corev1.Pod, known bool)
 	// Node reads the Node.
 	Node(context.Context) (*corev1.Node, error)
 	// PatchNodeStatus applies a strategic-merge patch to the status of the Node, and returns what it became.
@@ -105,6 +106,8 @@ type Monitor struct {
 	unread   int                    // rounds in a row in which no GPU was read
 	unknown  map[types.UID]int      // rounds in a row in which it was not known which GPUs a Pod has
 	said     corev1.ConditionStatus // of the Node, by the last event
+	waiting  []gpu.Event            // until the Pods are known
+	unheard  bool                   // something could not be written in the last round
 
 	mu   sync.Mutex
 	seen sight
@@ -120,6 +123,7 @@ type sight struct {
 	missed       time.Time
 	release      Release
 	pods         map[types.UID]podSight
+	podsKnown    bool
 	errors       map[errorKey]int
 	failed       int    // rounds in a row in which the probe told nothing
 	stale        string // says how old it is, if it is too old to count
@@ -179,9 +183,13 @@ func (m *Monitor) Round(ctx context.Context) {
 	for _, e := range events {
 		m.seq = max(m.seq, e.Seq)
 	}
-	pods := m.api.Pods()
+	pods, known := m.api.Pods()
+	events, m.waiting = slices.Concat(m.waiting, events), nil
+	if !known {
+		events, m.waiting = whileBlind(events, m.cfg.Judge.Expected)
+	}
 	assigned := map[types.UID][]string{}
-	if m.cfg.Assigner != nil {
+	if m.cfg.Assigner != nil && known {
 		assigned = m.cfg.Assigner.Assigned(ctx, pods, reading)
 	}
 	var windows []health.Window
@@ -194,12 +202,11 @@ func (m *Monitor) Round(ctx context.Context) {
 	m.state, verdicts = health.Next(m.cfg.Judge, m.state, health.Input{Reading: reading, Events: events, Windows: windows})
 	next := sight{
 		reading: reading, verdicts: verdicts, unattributed: m.state.Unattributed(), missed: m.state.Missed(),
-		release: m.last().release, pods: m.judgePods(pods, assigned, verdicts, reading), errors: counted(m.last().errors, verdicts),
+		release: m.last().release, podsKnown: known, pods: m.judgePods(pods, assigned, verdicts, reading), errors: counted(m.last().errors, verdicts),
 	}
 	m.tell(ctx, next)
 	m.publish(next)
-	m.reportPods(ctx, pods, next, now)
-	m.reportNode(ctx, next, now)
+	m.report(ctx, pods, next, now)
 }
 
 func (m *Monitor) read(ctx context.Context) gpu.Reading {

@@ -56,7 +56,7 @@ func (m *Monitor) GPUs(ctx context.Context) states.GPUs {
 	s := m.now()
 	out := states.GPUs{
 		State: s.reading.State, Message: s.reading.Message, Driver: s.reading.Driver, At: s.reading.At,
-		Missed: s.missed, Unattributed: s.unattributed,
+		Missed: s.missed, Unattributed: s.unattributed, PodsKnown: s.podsKnown,
 	}
 	holding := m.residents(ctx, s.reading)
 	out.ResidentsKnown = holding.known
@@ -79,7 +79,8 @@ func (m *Monitor) GPUs(ctx context.Context) states.GPUs {
 // name fills in the names of the Pods.
 func (m *Monitor) name(by map[string][]states.Resident) {
 	names := map[string]string{}
-	for _, p := range m.api.Pods() {
+	pods, _ := m.api.Pods() // who is not known keeps its UID
+	for _, p := range pods {
 		names[string(p.UID)] = p.Namespace + "/" + p.Name
 	}
 	for _, residents := range by {
