@@ -306,32 +306,23 @@ func (m *Monitor) tell(ctx context.Context, next sight) {
 	}
 }
 
-// SickPod returns why nothing new may be started on the GPUs of a Pod; empty if nothing is known to be wrong with them.
-// What an agent before this one has found holds until this one knows better.
-func (m *Monitor) SickPod(pod *corev1.Pod) string {
+// Sick returns why nothing new may be started on the GPUs of a Pod; empty if nothing is known to be wrong with them. uuids
+// are GPUs that it was found to have besides those that are known here. What an agent before this one has found holds until
+// this one knows better.
+func (m *Monitor) Sick(pod *corev1.Pod, uuids []string) string {
 	if m == nil || m.cfg.Reader == nil {
 		return ""
 	}
-	now := m.last().pods[pod.UID].Summary
-	if why := sick(now); why != "" || now.Status == corev1.ConditionTrue {
+	seen := m.last()
+	now := seen.pods[pod.UID].Summary
+	some, _ := health.Of(seen.verdicts, uuids)
+	if why := cmp.Or(sick(now), sick(health.Sum(some, nil))); why != "" || now.Status == corev1.ConditionTrue {
 		return why
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1alpha1.GPUHealthy && c.Status == corev1.ConditionFalse {
-			return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
-		}
+	if c := podCondition(pod); c != nil && c.Status == corev1.ConditionFalse {
+		return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
 	}
 	return ""
-}
-
-// Sick reports whether nothing new may be started on GPUs, and why: one of them is known to be unhealthy.
-func (m *Monitor) Sick(uuids []string) (why string, is bool) {
-	if m == nil {
-		return "", false
-	}
-	some, _ := health.Of(m.last().verdicts, uuids)
-	why = sick(health.Sum(some, nil))
-	return why, why != ""
 }
 
 func sick(s health.Summary) string {

@@ -3,6 +3,7 @@ package health
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -11,6 +12,7 @@ func TestDevicePluginsAreChecked(t *testing.T) {
 	yes := func() (is, known bool) { return true, true }
 	no := func() (is, known bool) { return false, true }
 	unknown := func() (is, known bool) { return false, false }
+	all, n := t.TempDir(), 0 // those of the tests below are too long for sockets
 	for name, tt := range map[string]struct {
 		up, down []string
 		wanted   func() (is, known bool)
@@ -33,11 +35,8 @@ func TestDevicePluginsAreChecked(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, err := os.MkdirTemp("", "") // the name of the test is too long for a socket's
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = os.RemoveAll(dir) })
+			n++
+			dir := filepath.Join(all, strconv.Itoa(n))
 			folder := filepath.Join(dir, "device-plugins")
 			if err := os.MkdirAll(folder, 0o755); err != nil {
 				t.Fatal(err)

@@ -157,9 +157,10 @@ type Server struct {
 // ServeHTTP implements http.Handler. All is asked side by side, so that the answer is there within checkFor.
 func (s Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := states.States{Node: s.Node, Version: s.Version, At: s.Monitor.clock.Now().UTC()}
+	ctx := r.Context()
 	var wg sync.WaitGroup
-	wg.Go(func() { out.Checks = s.Checks.Run(r.Context()) })
-	wg.Go(func() { out.GPUs = s.Monitor.GPUs(r.Context()) })
+	wg.Go(func() { out.Checks = s.Checks.Run(ctx) })
+	wg.Go(func() { out.GPUs = s.Monitor.GPUs(ctx) })
 	wg.Wait()
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
