@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -44,14 +45,14 @@ func fakeChild(dir string, modes []string) int {
 	hello := wire.Hello{Protocol: wire.Protocol, State: gpu.Up, Driver: fmt.Sprint("start ", n)}
 	switch mode {
 	case "mute":
-		select {}
+		hang()
 	case "dead":
 		fmt.Fprintln(os.Stderr, "first words")
 		fmt.Fprintln(os.Stderr, "symbol lookup error: undefined symbol: nvmlFoo")
 		return 127
 	case "garbled":
 		fmt.Println("Initialising NVML, please wait")
-		select {}
+		hang()
 	case "endless":
 		for {
 			if _, err := fmt.Print(strings.Repeat("x", 1<<16)); err != nil {
@@ -100,11 +101,14 @@ func serve(dir, mode string, out *json.Encoder) int {
 		}
 	}
 	if mode == "hangs" {
-		select {}
+		hang()
 	}
 	note(dir, "bye", "")
 	return 0
 }
+
+// hang waits for long. With nothing to wait for, the Go runtime would call it a deadlock and end the process.
+func hang() { <-time.After(time.Hour) }
 
 func note(dir, file, line string) {
 	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)

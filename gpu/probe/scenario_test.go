@@ -71,7 +71,7 @@ func TestWhatTheDriverRefusesIsUnknown(t *testing.T) {
 		message string
 	}{
 		"the driver is not loaded at the start":       {stub.Fault{Call: "nvmlInit", Code: 9}, "the driver is not loaded (NVML code 9)"},
-		"another version at the start":                {stub.Fault{Call: "nvmlInit", Code: 18}, "have different versions (NVML code 18)"},
+		"another version at the start":                {stub.Fault{Call: "nvmlInit", Code: 18}, "have different versions (NVML code 18); after an upgrade"},
 		"an unknown error at the start":               {stub.Fault{Call: "nvmlInit", Code: 999}, "unknown error of the driver (NVML code 999)"},
 		"the driver is unloaded":                      {stub.Fault{Call: "nvmlDeviceGetCount", Code: 9}, "count GPUs: the driver is not loaded"},
 		"the driver is unloaded within a reading":     {stub.Fault{Call: "nvmlDeviceGetMemoryInfo_v2", Code: 9}, "memory: the driver is not loaded"},

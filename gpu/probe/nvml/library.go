@@ -43,6 +43,9 @@ func open(o Options) (*library, wire.Hello) {
 	l := &library{api: nvml.New(nvml.WithLibraryPath(o.Library)), has: t, missing: hello.Missing, known: map[int]gpu.Device{}}
 	if code := l.api.Init(); code != nvml.SUCCESS {
 		hello.Message = "initialise NVML: " + explain(code)
+		if code == nvml.ERROR_LIB_RM_VERSION_MISMATCH {
+			hello.Message += "; after an upgrade of the driver the agent's pod has to be made anew, as its library is mounted file by file"
+		}
 		return nil, hello
 	}
 	if t.has(fDriver) {

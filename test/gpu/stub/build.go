@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 //go:embed lib/*.c lib/*.h
@@ -30,8 +31,12 @@ func Library(ctx context.Context, dir string, without ...string) (string, error)
 	// A process may have the old one mapped: the new one comes as another file.
 	next := out + ".next"
 	args := []string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-Wl,-soname," + LibraryName}
-	for _, name := range without {
-		args = append(args, "-DWITHOUT_"+name)
+	if len(without) > 0 {
+		script := filepath.Join(src, "exports")
+		if err := os.WriteFile(script, []byte("{ local: "+strings.Join(without, "; ")+"; };\n"), 0o600); err != nil {
+			return "", err
+		}
+		args = append(args, "-Wl,--version-script="+script)
 	}
 	args = append(args, "-o", next, filepath.Join(src, "lib", "nvml.c"), "-lpthread", "-ldl")
 	if output, err := exec.CommandContext(ctx, "gcc", args...).CombinedOutput(); err != nil {

@@ -1,15 +1,12 @@
 // The functions of the library. Part of nvml.c.
 
-#ifndef WITHOUT_nvmlInit_v2
 nvmlReturn_t nvmlInit_v2(void) {
 	nvmlReturn_t code = enter("nvmlInit", NULL);
 	if (code) return code;
 	if (!inits++) strcpy(driver_at_init, now.driver);
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlShutdown
 nvmlReturn_t nvmlShutdown(void) {
 	pthread_mutex_lock(&lock);
 	load();
@@ -18,33 +15,25 @@ nvmlReturn_t nvmlShutdown(void) {
 	inits--;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlErrorString
 const char *nvmlErrorString(nvmlReturn_t code) {
 	return code ? "an error of the stub" : "Success";
 }
-#endif
 
-#ifndef WITHOUT_nvmlSystemGetDriverVersion
 nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned length) {
 	nvmlReturn_t code = enter("nvmlSystemGetDriverVersion", NULL);
 	if (code) return code;
 	snprintf(version, length, "%s", now.driver);
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetCount_v2
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned *count) {
 	nvmlReturn_t code = enter("nvmlDeviceGetCount", NULL);
 	if (code) return code;
 	*count = now.gpus;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetHandleByIndex_v2
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device) {
 	pthread_mutex_lock(&lock);
 	load();
@@ -57,7 +46,6 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 	*device = handle(uuid);
 	return leave(*device ? 0 : 23);
 }
-#endif
 
 // GPU begins a call about a whole GPU and names it g.
 #define GPU(call)                                \
@@ -66,39 +54,31 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *device)
 	struct gpu *g = gpu_of(d);                \
 	if (!g) return leave(mig_of(d) ? 3 : 15)
 
-#ifndef WITHOUT_nvmlDeviceGetUUID
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *uuid, unsigned length) {
 	nvmlReturn_t code = enter("nvmlDeviceGetUUID", d->uuid);
 	if (code) return code;
 	snprintf(uuid, length, "%s", d->uuid);
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetName
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *name, unsigned length) {
 	GPU("nvmlDeviceGetName");
 	snprintf(name, length, "%s", g->name);
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetMinorNumber
 nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t d, unsigned *minor) {
 	GPU("nvmlDeviceGetMinorNumber");
 	*minor = g->minor;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetPciInfo_v3
 nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t d, nvmlPciInfo_t *pci) {
 	GPU("nvmlDeviceGetPciInfo");
 	memset(pci, 0, sizeof *pci);
 	snprintf(pci->busId, sizeof pci->busId, "%.31s", g->pci);
 	return leave(0);
 }
-#endif
 
 static nvmlReturn_t memory(nvmlDevice_t d, u64 *total, u64 *reserved, u64 *used) {
 	struct gpu *g = gpu_of(d);
@@ -111,7 +91,6 @@ static nvmlReturn_t memory(nvmlDevice_t d, u64 *total, u64 *reserved, u64 *used)
 	return 0;
 }
 
-#ifndef WITHOUT_nvmlDeviceGetMemoryInfo
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *to) {
 	nvmlReturn_t code = enter("nvmlDeviceGetMemoryInfo", d->uuid);
 	if (code) return code;
@@ -121,9 +100,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, nvmlMemory_t *to) {
 	to->free = to->total - to->used;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetMemoryInfo_v2
 nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, nvmlMemory_v2_t *to) {
 	nvmlReturn_t code = enter("nvmlDeviceGetMemoryInfo_v2", d->uuid);
 	if (code) return code;
@@ -132,27 +109,19 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, nvmlMemory_v2_t *to) {
 	to->free = to->total - to->reserved - to->used;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetComputeRunningProcesses_v3
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t d, unsigned *count, nvmlProcessInfo_t *to) {
 	return list("nvmlDeviceGetComputeRunningProcesses", d, "compute", count, to);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetGraphicsRunningProcesses_v3
 nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t d, unsigned *count, nvmlProcessInfo_t *to) {
 	return list("nvmlDeviceGetGraphicsRunningProcesses", d, "graphics", count, to);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetMPSComputeRunningProcesses_v3
 nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t d, unsigned *count, nvmlProcessInfo_t *to) {
 	return list("nvmlDeviceGetMPSComputeRunningProcesses", d, "mps", count, to);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetFieldValues
 nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t d, int count, nvmlFieldValue_t *values) {
 	GPU("nvmlDeviceGetFieldValues");
 	for (int i = 0; i < count; i++) {
@@ -167,59 +136,45 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t d, int count, nvmlFieldValue_
 	}
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetTotalEccErrors
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t d, int kind, int counter, u64 *count) {
 	GPU("nvmlDeviceGetTotalEccErrors");
 	if (g->ecc < 0) return leave(3); // ECC is off
 	*count = kind == 1 && counter == 0 ? g->ecc : 0;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetCurrentClocksEventReasons
 nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t d, u64 *reasons) {
 	GPU("nvmlDeviceGetCurrentClocksEventReasons");
 	*reasons = g->clocks;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetNvLinkState
 nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t d, unsigned link, int *active) {
 	GPU("nvmlDeviceGetNvLinkState");
 	if (link >= (u64)(g->links + g->down)) return leave(2);
 	*active = link < (u64)g->links;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetAddressingMode
 nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t d, nvmlDeviceAddressingMode_t *mode) {
 	GPU("nvmlDeviceGetAddressingMode");
 	mode->value = g->numa ? 2 : 0;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetMigMode
 nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t d, unsigned *current, unsigned *pending) {
 	GPU("nvmlDeviceGetMigMode");
 	*current = *pending = g->mig != 0;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetMaxMigDeviceCount
 nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t d, unsigned *count) {
 	GPU("nvmlDeviceGetMaxMigDeviceCount");
 	*count = g->mig ? 7 : 0;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetMigDeviceHandleByIndex
 nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned index, nvmlDevice_t *to) {
 	GPU("nvmlDeviceGetMigDeviceHandleByIndex");
 	for (int i = 0; i < now.migs; i++)
@@ -229,7 +184,6 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned index,
 		}
 	return leave(6);
 }
-#endif
 
 // MIG begins a call about a MIG device and names it m.
 #define MIG(call)                                \
@@ -238,40 +192,31 @@ nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned index,
 	struct mig *m = mig_of(d);                \
 	if (!m) return leave(3)
 
-#ifndef WITHOUT_nvmlDeviceGetGpuInstanceId
 nvmlReturn_t nvmlDeviceGetGpuInstanceId(nvmlDevice_t d, unsigned *id) {
 	MIG("nvmlDeviceGetGpuInstanceId");
 	*id = m->gi;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetComputeInstanceId
 nvmlReturn_t nvmlDeviceGetComputeInstanceId(nvmlDevice_t d, unsigned *id) {
 	MIG("nvmlDeviceGetComputeInstanceId");
 	*id = m->ci;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceGetSupportedEventTypes
 nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t d, u64 *types) {
 	GPU("nvmlDeviceGetSupportedEventTypes");
 	*types = g->events;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlDeviceRegisterEvents
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t d, u64 types, nvmlEventSet_t set) {
 	GPU("nvmlDeviceRegisterEvents");
 	if (types & ~(u64)g->events) return leave(3); // as a whole, as the real one
 	(void)set;
 	return leave(0);
 }
-#endif
 
-#ifndef WITHOUT_nvmlEventSetCreate
 nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
 	nvmlReturn_t code = enter("nvmlEventSetCreate", NULL);
 	if (code) return code;
@@ -285,9 +230,7 @@ nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
 		}
 	return leave(23);
 }
-#endif
 
-#ifndef WITHOUT_nvmlEventSetWait_v2
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned timeout) {
 	nvmlReturn_t code = enter("nvmlEventSetWait", NULL);
 	if (code) return code;
@@ -307,12 +250,9 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
 		load();
 	}
 }
-#endif
 
-#ifndef WITHOUT_nvmlEventSetFree
 nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
 	pthread_mutex_lock(&lock);
 	set->used = 0;
 	return leave(0);
 }
-#endif

@@ -1,5 +1,5 @@
 // A libnvidia-ml.so.1 without a GPU. It says what its state file says, read anew on each call; package stub
-// describes that file and writes it. A function is left out by -DWITHOUT_<its name>.
+// describes that file and writes it. A function is left out by not exporting it.
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
