@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 
 	"pitstop.dev/agent/health"
 	"pitstop.dev/agent/health/states"
@@ -43,7 +44,7 @@ func check() *cobra.Command {
 		Use: "check", Short: "Says in one line how this node is; exits 0 if well, 1 with a problem, 2 if unknown",
 		Long: "Says in one line of at most 80 characters how this node is, within 5 seconds and without the API server: a custom " +
 			"plugin of node-problem-detector. It asks the agent of the node, and looks itself if that does not answer.\n\n" +
-			"Exit codes: 0 all is well, 1 there is a problem, 2 something could not be found out.",
+			"Exit codes: 0 all is well, 1 there is a problem, 2 something could not be found out, or it was called wrongly.",
 		SilenceUsage: true, SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -95,7 +96,7 @@ func (f checkFlags) run(ctx context.Context, out io.Writer) error {
 	runtime, err := f.dial()
 	if err == nil {
 		defer runtime.Close() //nolint:errcheck // the process ends
-		local = append(local, health.CheckOfRuntime(runtime), health.CheckOfDisk(runtime, f.minFree))
+		local = append(local, health.CheckOfRuntime(runtime, clock.RealClock{}), health.CheckOfDisk(runtime, f.minFree))
 	} else {
 		local = append(local, health.Check{Name: health.CheckRuntime, Look: func(context.Context) (states.Status, string) {
 			return states.Unknown, err.Error()
