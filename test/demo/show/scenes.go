@@ -17,8 +17,8 @@ import (
 	"pitstop.dev/test/engine/load"
 )
 
-// settle is how long the load goes on before and after a scene's change.
-const settle = 1500 * time.Millisecond
+// settle is how long the load goes on before and after a change: every client has a stream of a second under way.
+const settle = time.Second
 
 func (s *show) pause(ctx context.Context) {
 	select {
