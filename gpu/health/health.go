@@ -12,7 +12,10 @@
 //
 // Uncorrected memory errors are judged by how often they come: they make the GPU unhealthy once the counter grew in
 // Config.Bad readings within Config.Window, be these next to each other or not, and healthy again when it did not for so
-// long. Links are judged by whether they were up before. Next is a pure function.
+// long. Links are judged by whether they were up before.
+//
+// An agent that is restarted forgives nothing: what no reading would tell again is in a Memory. Next, Memory and Recall are
+// pure functions.
 package health
 
 import (

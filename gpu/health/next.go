@@ -3,7 +3,6 @@ package health
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +33,6 @@ func Next(c Config, s State, in Input) (State, []Verdict) {
 		})
 	}
 	next.unattributed, _ = c.gather(s.unattributed, in, next.strangers(in.Events))
-	verdicts := make([]Verdict, 0, len(next.devices))
 	for uuid, before := range next.devices {
 		d := before.clone()
 		one, here := found[uuid]
@@ -52,11 +50,9 @@ func Next(c Config, s State, in Input) (State, []Verdict) {
 		}
 		d.judge(c, in.Reading, found)
 		next.devices[uuid] = d
-		verdicts = append(verdicts, d.verdict)
 	}
 	next.letGo = in.Reading.State == gpu.Released || s.letGo && !up
-	slices.SortFunc(verdicts, func(a, b Verdict) int { return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID)) })
-	return next, verdicts
+	return next, next.Verdicts()
 }
 
 // with returns a copy of the state that knows the GPUs that were found, the driver and what was missed.
