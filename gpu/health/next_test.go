@@ -95,9 +95,9 @@ func event(e gpu.Event, rounds []round) []round {
 }
 
 // updating opens an update of the GPU's Pod over all the rounds.
-func updating(rounds []round, uuids ...string) []round {
+func updating(rounds []round) []round {
 	for i := range rounds {
-		rounds[i].windows = []health.Window{{UUIDs: append(uuids, "GPU-a"), From: start}}
+		rounds[i].windows = []health.Window{{UUIDs: []string{"GPU-a"}, From: start}}
 	}
 	return rounds
 }

@@ -53,8 +53,8 @@ func growths(kinds []kind) (n int) {
 // counted are the last rounds in which the counter was read for certain, and was before: a release, which is among what
 // is not read, makes it start anew.
 func counted(kinds []kind) []kind {
-	for i := len(kinds) - 1; i >= 0; i-- {
-		if kinds[i] == kindUnknown {
+	for i, k := range slices.Backward(kinds) {
+		if k == kindUnknown {
 			kinds = kinds[i+1:]
 			break
 		}
