@@ -90,6 +90,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	wg.Go(func() { a.keeper.tend(ctx, a.lookAtAll) })
 	if a.waitForSync(ctx) {
+		a.health.Begin(ctx) // a worker may read the GPUs
 		for range workers {
 			wg.Go(func() { a.work(ctx) })
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,8 @@ const (
 	readFor = 4 * time.Second
 	// nodeEvery is the time between two looks at the Node, where the release of the driver is asked for.
 	nodeEvery = 20 * time.Second
+	// nodeFor bounds one look at the Node. An agent that starts waits so long for it before it reads the GPUs.
+	nodeFor = 3 * time.Second
 	// absentEvery is the time between two looks for GPUs on a node that has none.
 	absentEvery = time.Minute
 )
@@ -62,6 +65,10 @@ type Config struct {
 	Assigner Assigner
 	// Residency knows who holds memory; nil: nobody is known.
 	Residency Residency
+	// Dir is the folder in which what a restarted agent has to know is kept, on a local file system; empty: nothing is.
+	Dir string
+	// BootID is that of the node; empty: not known.
+	BootID string
 	// Judge says how GPUs are judged. The zero value is health.Default.
 	Judge health.Config
 	// Every is the time between two readings. Default 5 s.
@@ -97,6 +104,9 @@ type Monitor struct {
 	clock clock.WithTicker
 
 	// What the loop alone uses.
+	keeper   keeper
+	begun    bool
+	bare     bool // a node without GPUs, when it was looked at last
 	state    health.State
 	seq      uint64
 	node     *corev1.Node
@@ -135,7 +145,11 @@ type errorKey struct {
 
 // NewMonitor returns a Monitor that does nothing until Run.
 func NewMonitor(cfg Config, api API, c clock.WithTicker) *Monitor {
-	return &Monitor{cfg: cfg.withDefaults(), api: api, clock: c, unknown: map[types.UID]int{}}
+	m := &Monitor{cfg: cfg.withDefaults(), api: api, clock: c, unknown: map[types.UID]int{}, keeper: keeper{clock: c}}
+	if cfg.Dir != "" {
+		m.keeper.path = filepath.Join(cfg.Dir, keptFile)
+	}
+	return m
 }
 
 // Run watches until ctx ends. Without a probe it returns at once.
@@ -149,45 +163,40 @@ func (m *Monitor) Run(ctx context.Context) {
 		m.Round(ctx)
 		select {
 		case <-ctx.Done():
+			m.end(ctx)
 			return
 		case <-tick.C():
 		}
 	}
 }
 
-// Round looks once, judges, and reports.
+// Round looks once, judges, and reports. What is judged is kept before anybody is told: an agent that ends in between
+// finds what it would have told, and one that ends before has told nothing.
 func (m *Monitor) Round(ctx context.Context) {
 	if m.cfg.Reader == nil {
 		return
 	}
+	m.Begin(ctx)
 	now := m.clock.Now()
 	if m.last().reading.State == gpu.Absent && now.Sub(m.lookedAt) < absentEvery {
 		return
 	}
 	m.lookedAt = now
-	reading := m.read(ctx)
-	if reading.State == gpu.Absent && !m.state.Known() {
-		m.publish(sight{reading: reading})
-		return // a node without GPUs
+	if !m.bare || m.node == nil {
+		m.readNode(ctx, now) // before the GPUs are read: the driver may have to be let go of
 	}
-	m.readNode(ctx, now)
-	events := m.cfg.Reader.Events(m.seq)
-	for _, e := range events {
-		m.seq = max(m.seq, e.Seq)
+	reading, pods := m.read(ctx), m.api.Pods()
+	if m.bare = m.without(reading, pods); m.bare {
+		m.publish(sight{reading: reading, release: m.last().release})
+		return
 	}
-	pods := m.api.Pods()
 	assigned := map[types.UID][]string{}
 	if m.cfg.Assigner != nil {
 		assigned = m.cfg.Assigner.Assigned(ctx, pods, reading)
 	}
-	var windows []health.Window
-	for _, pod := range pods {
-		if w, ok := windowOf(pod, assigned[pod.UID]); ok && len(w.UUIDs) > 0 {
-			windows = append(windows, w)
-		}
-	}
 	var verdicts []health.Verdict
-	m.state, verdicts = health.Next(m.cfg.Judge, m.state, health.Input{Reading: reading, Events: events, Windows: windows})
+	m.state, verdicts = health.Next(m.cfg.Judge, m.state, health.Input{Reading: reading, Events: m.events(), Windows: windowsOf(pods, assigned)})
+	m.keep(ctx, now)
 	next := sight{
 		reading: reading, verdicts: verdicts, unattributed: m.state.Unattributed(), missed: m.state.Missed(),
 		release: m.last().release, pods: m.judgePods(pods, assigned, verdicts, reading), errors: counted(m.last().errors, verdicts),
@@ -196,6 +205,34 @@ func (m *Monitor) Round(ctx context.Context) {
 	m.publish(next)
 	m.reportPods(ctx, pods, next, now)
 	m.reportNode(ctx, next, now)
+}
+
+// events returns what the driver has told since the last call.
+func (m *Monitor) events() []gpu.Event {
+	events := m.cfg.Reader.Events(m.seq)
+	for _, e := range events {
+		m.seq = max(m.seq, e.Seq)
+	}
+	return events
+}
+
+// end keeps what the driver has told since the last round: nobody will hear it again.
+func (m *Monitor) end(ctx context.Context) {
+	now, assigned := m.clock.Now(), map[types.UID][]string{}
+	for uid, p := range m.last().pods {
+		assigned[uid] = p.uuids
+	}
+	m.state, _ = health.Next(m.cfg.Judge, m.state, health.Input{
+		Reading: gpu.Reading{At: now, State: gpu.Unknown}, Events: m.events(), Windows: windowsOf(m.api.Pods(), assigned),
+	})
+	m.keep(ctx, now)
+}
+
+// without reports whether this is a node without GPUs: there is no library for any, none is known, and no agent before has
+// said anything of some.
+func (m *Monitor) without(r gpu.Reading, pods []*corev1.Pod) bool {
+	return r.State == gpu.Absent && !m.state.Known() && (m.node == nil || nodeCondition(m.node) == nil) &&
+		!slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return podCondition(p) != nil })
 }
 
 func (m *Monitor) read(ctx context.Context) gpu.Reading {
@@ -236,7 +273,7 @@ func (m *Monitor) judgePods(pods []*corev1.Pod, assigned map[types.UID][]string,
 		switch {
 		case known && len(uuids) > 0 && len(all) == 0:
 			out[pod.UID] = podSight{name: name, uuids: uuids, judgement: judgement{Summary: health.Summary{
-				Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnread, Message: cmp.Or(r.Message, "no GPU is listed"),
+				Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnread, Message: whyNone(r),
 			}}}
 		case known && len(uuids) > 0:
 			out[pod.UID] = podSight{name: name, uuids: uuids, judgement: judgePod(all, uuids)}

@@ -17,24 +17,31 @@ import (
 )
 
 // readNode reads the Node when it is time, and follows its annotation. A Node that cannot be read changes nothing: the
-// release under way ends by itself.
+// release under way ends by itself. What is decided is kept first, so that an agent that starts anew does the same.
 func (m *Monitor) readNode(ctx context.Context, now time.Time) {
 	if m.node != nil && now.Sub(m.nodeAt) < nodeEvery {
 		return
 	}
-	node, err := m.api.Node(ctx)
+	asking, cancel := context.WithTimeout(ctx, nodeFor)
+	node, err := m.api.Node(asking)
+	cancel()
 	if err != nil {
 		if ctx.Err() == nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("node cannot be read", "cause", err.Error())
 		}
 		return
 	}
-	m.node, m.nodeAt = node, now
 	before := m.last().release
-	after := before.decide(node.Annotations[v1alpha1.AnnotationGPURelease], now)
+	decide := before.decide
+	if m.node == nil {
+		decide = before.first
+	}
+	m.node, m.nodeAt = node, now
+	after := decide(node.Annotations[v1alpha1.AnnotationGPURelease], now)
 	m.mu.Lock()
 	m.seen.release = after
 	m.mu.Unlock()
+	m.keep(ctx, now)
 	log := logr.FromContextOrDiscard(ctx)
 	switch {
 	case after.Ignored != "" && before.Value != after.Value:
@@ -85,9 +92,10 @@ func (m *Monitor) reportPods(ctx context.Context, pods []*corev1.Pod, s sight, n
 	}
 }
 
-// reportNode writes the Node's condition. Of GPUs that were never seen it speaks only where the Node offers some.
+// reportNode writes the Node's condition. Of GPUs that were never seen it speaks only where the Node offers some, or where
+// an agent before has spoken of some.
 func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) {
-	if m.node == nil || m.silent() || !m.state.Known() && !offersGPUs(m.node) {
+	if m.node == nil || m.silent() || !m.state.Known() && !offersGPUs(m.node) && nodeCondition(m.node) == nil {
 		return
 	}
 	sum := m.sumNode(s)
@@ -104,10 +112,8 @@ func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) {
 	}
 	if m.said == "" {
 		m.said = corev1.ConditionUnknown
-		for _, c := range m.node.Status.Conditions {
-			if c.Type == v1alpha1.GPUHealthy {
-				m.said = c.Status
-			}
+		if old := nodeCondition(m.node); old != nil {
+			m.said = old.Status
 		}
 	}
 	m.node = node
@@ -123,7 +129,7 @@ func (m *Monitor) sumNode(s sight) health.Summary {
 	case released && len(s.verdicts) == 0:
 		sum.Reason = v1alpha1.GPUUnknownReleased
 	case len(s.verdicts) == 0:
-		texts = append(texts, cmp.Or(s.reading.Message, "no GPU is listed"))
+		texts = append(texts, whyNone(s.reading))
 	case sum.Status == corev1.ConditionTrue:
 		texts = append(texts, fmt.Sprintf("%d GPUs", len(s.verdicts)), sum.Message)
 	case sum.Status == corev1.ConditionFalse || !released:
@@ -138,6 +144,14 @@ func (m *Monitor) sumNode(s sight) health.Summary {
 	}
 	sum.Message = strings.Join(filled(texts), "; ")
 	return sum
+}
+
+// whyNone says why no GPU is known.
+func whyNone(r gpu.Reading) string {
+	if r.State == gpu.Absent {
+		return "the NVML library is gone"
+	}
+	return cmp.Or(r.Message, "no GPU is listed")
 }
 
 func filled(texts []string) []string {

@@ -32,6 +32,7 @@ type world struct {
 	events   []gpu.Event
 	assigned map[types.UID][]string
 	releases []time.Time
+	called   func(what string) // before each call of the monitor; nil: nobody looks
 
 	broken  bool // the API server answers nothing
 	reads   int  // of the Node
@@ -88,7 +89,14 @@ func (w *world) judged() {
 	w.writes, w.told = nil, nil
 }
 
+func (w *world) call(what string) {
+	if w.called != nil {
+		w.called(what)
+	}
+}
+
 func (w *world) Read(context.Context) gpu.Reading {
+	w.call("read")
 	r := w.reading
 	r.At = w.clock.Now()
 	r.Devices = slices.Clone(r.Devices)
@@ -96,6 +104,7 @@ func (w *world) Read(context.Context) gpu.Reading {
 }
 
 func (w *world) Events(after uint64) []gpu.Event {
+	w.call("events")
 	return slices.DeleteFunc(slices.Clone(w.events), func(e gpu.Event) bool { return e.Seq <= after })
 }
 
@@ -107,13 +116,18 @@ func (w *world) Assigned(_ context.Context, _ []*corev1.Pod, _ gpu.Reading) map[
 	return w.assigned
 }
 
-func (w *world) Release(until time.Time) { w.releases = append(w.releases, until) }
+func (w *world) Release(until time.Time) {
+	w.call("release")
+	w.releases = append(w.releases, until)
+	w.call("released")
+}
 
 func (w *world) Pods() []*corev1.Pod { return slices.Clone(w.pods) }
 
 var errDown = errors.New("the API server is down")
 
 func (w *world) Node(context.Context) (*corev1.Node, error) {
+	w.call("ask")
 	w.reads++
 	if w.broken {
 		return nil, errDown
@@ -125,8 +139,10 @@ func (w *world) PatchNodeStatus(_ context.Context, data []byte) (*corev1.Node, e
 	if w.broken {
 		return nil, errDown
 	}
+	w.call("patch node")
 	w.writes = append(w.writes, "node")
 	w.node = patched(w.t, w.node, data)
+	w.call("patched node")
 	return w.node.DeepCopy(), nil
 }
 
@@ -134,12 +150,14 @@ func (w *world) PatchPodStatus(_ context.Context, pod *corev1.Pod, data []byte) 
 	if w.broken {
 		return errDown
 	}
+	w.call("patch pod")
 	w.writes = append(w.writes, pod.Name)
 	for i, p := range w.pods {
 		if p.UID == pod.UID {
 			w.pods[i] = patched(w.t, p, data)
 		}
 	}
+	w.call("patched pod")
 	return nil
 }
 
