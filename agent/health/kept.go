@@ -18,9 +18,10 @@ import (
 	"pitstop.dev/gpu/health"
 )
 
+// KeptFile is the name of the file in Config.Dir. One that cannot be understood is put aside with the ending .bad.
+const KeptFile = "gpus.json"
+
 const (
-	// keptFile is the file of a record, in Config.Dir. One that cannot be understood is put aside as keptFile.bad.
-	keptFile = "gpus.json"
 	// keptVersion is that of a record.
 	keptVersion = 1
 	// keptMost bounds a record, in bytes.

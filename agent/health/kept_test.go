@@ -36,7 +36,7 @@ func (w *world) restart(dir, boot string) {
 var fatal = told{"False", "FatalXID", "GPU 0 (GPU-0): XID 79, which asks for a reboot"}
 
 func TestARestartedAgentForgivesNothing(t *testing.T) {
-	file := func(dir string) string { return filepath.Join(dir, keptFile) }
+	file := func(dir string) string { return filepath.Join(dir, KeptFile) }
 	healthy := told{"True", "Healthy", "3 GPUs"}
 	for name, tt := range map[string]struct {
 		meanwhile func(*world, string)
@@ -117,7 +117,7 @@ func (w *world) swap(path, before, after string) {
 func TestAFileThatIsNotUnderstoodIsPutAside(t *testing.T) {
 	w, dir := keeping(t)
 	w.judged()
-	path := filepath.Join(dir, keptFile)
+	path := filepath.Join(dir, KeptFile)
 	w.tear(path, 9)
 	w.restart(dir, "boot-1")
 	ctx, lines := logged(t)
@@ -169,7 +169,7 @@ func TestWhatCannotBeKeptIsWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	rounds(1)
-	if r, _, err := readRecord(filepath.Join(dir, keptFile)); err != nil || len(r.GPUs.GPUs) != 3 || about("is kept again") != 1 {
+	if r, _, err := readRecord(filepath.Join(dir, KeptFile)); err != nil || len(r.GPUs.GPUs) != 3 || about("is kept again") != 1 {
 		t.Errorf("kept %+v, %v, logged %q", r, err, *lines)
 	}
 }
@@ -177,7 +177,7 @@ func TestWhatCannotBeKeptIsWatched(t *testing.T) {
 func TestADiskThatHangsStopsNoWatching(t *testing.T) {
 	w, dir := keeping(t)
 	w.judged()
-	path := filepath.Join(dir, keptFile)
+	path := filepath.Join(dir, KeptFile)
 	if err := unix.Mkfifo(path+".new", 0o600); err != nil { // nobody reads it: to open it hangs
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestADiskThatHangsStopsNoWatching(t *testing.T) {
 func TestOnlyWhatHasChangedIsKept(t *testing.T) {
 	w, dir := keeping(t)
 	w.judged()
-	path := filepath.Join(dir, keptFile)
+	path := filepath.Join(dir, KeptFile)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}

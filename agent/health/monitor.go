@@ -147,7 +147,7 @@ type errorKey struct {
 func NewMonitor(cfg Config, api API, c clock.WithTicker) *Monitor {
 	m := &Monitor{cfg: cfg.withDefaults(), api: api, clock: c, unknown: map[types.UID]int{}, keeper: keeper{clock: c}}
 	if cfg.Dir != "" {
-		m.keeper.path = filepath.Join(cfg.Dir, keptFile)
+		m.keeper.path = filepath.Join(cfg.Dir, KeptFile)
 	}
 	return m
 }
