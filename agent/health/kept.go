@@ -172,7 +172,8 @@ func (k *keeper) complain(ctx context.Context, err error) {
 }
 
 // Begin recalls what an agent before has kept, asks the Node, and lets go of the driver where one of them says so. It has
-// to return before anything else reads the GPUs, and does so within nodeFor; Run begins itself where nobody has.
+// to return before anything else reads the GPUs, and does so within callFor, but for a disk that hangs; Run begins itself
+// where nobody has.
 func (m *Monitor) Begin(ctx context.Context) {
 	if m.cfg.Reader == nil || m.begun {
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"pitstop.dev/gpu"
 )
@@ -70,7 +71,7 @@ func TestARestartedAgentForgivesNothing(t *testing.T) {
 			}
 			w.restart(dir, tt.boot)
 			w.monitor.Begin(t.Context())
-			if why, sick := w.monitor.Sick([]string{"GPU-0"}); sick != tt.first || w.monitor.SickPod(w.pods[0]) == "" {
+			if why := w.monitor.Sick(&corev1.Pod{}, []string{"GPU-0"}); (why != "") != tt.first || w.monitor.Sick(w.pods[0], nil) == "" {
 				t.Errorf("before it is read: %q", why)
 			}
 			w.rounds(2)

@@ -34,7 +34,9 @@ type world struct {
 	releases []time.Time
 	called   func(what string) // before each call of the monitor; nil: nobody looks
 
-	broken  bool // the API server answers nothing
+	broken  bool // the API server refuses all
+	hangs   bool // the API server answers nothing
+	unknown bool // the Pods were not listed yet
 	reads   int  // of the Node
 	writes  []string
 	told    []string
@@ -122,22 +124,39 @@ func (w *world) Release(until time.Time) {
 	w.call("released")
 }
 
-func (w *world) Pods() []*corev1.Pod { return slices.Clone(w.pods) }
+func (w *world) Pods() (pods []*corev1.Pod, known bool) {
+	if w.unknown {
+		return nil, false
+	}
+	return slices.Clone(w.pods), true
+}
 
 var errDown = errors.New("the API server is down")
 
-func (w *world) Node(context.Context) (*corev1.Node, error) {
+// answers is the API server's answer to a request, before it is looked at.
+func (w *world) answers(ctx context.Context) error {
+	if w.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if w.broken {
+		return errDown
+	}
+	return nil
+}
+
+func (w *world) Node(ctx context.Context) (*corev1.Node, error) {
 	w.call("ask")
 	w.reads++
-	if w.broken {
-		return nil, errDown
+	if err := w.answers(ctx); err != nil {
+		return nil, err
 	}
 	return w.node.DeepCopy(), nil
 }
 
-func (w *world) PatchNodeStatus(_ context.Context, data []byte) (*corev1.Node, error) {
-	if w.broken {
-		return nil, errDown
+func (w *world) PatchNodeStatus(ctx context.Context, data []byte) (*corev1.Node, error) {
+	if err := w.answers(ctx); err != nil {
+		return nil, err
 	}
 	w.call("patch node")
 	w.writes = append(w.writes, "node")
@@ -146,9 +165,9 @@ func (w *world) PatchNodeStatus(_ context.Context, data []byte) (*corev1.Node, e
 	return w.node.DeepCopy(), nil
 }
 
-func (w *world) PatchPodStatus(_ context.Context, pod *corev1.Pod, data []byte) error {
-	if w.broken {
-		return errDown
+func (w *world) PatchPodStatus(ctx context.Context, pod *corev1.Pod, data []byte) error {
+	if err := w.answers(ctx); err != nil {
+		return err
 	}
 	w.call("patch pod")
 	w.writes = append(w.writes, pod.Name)
