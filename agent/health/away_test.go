@@ -46,7 +46,7 @@ func TestAnAPIServerThatDoesNotAnswerDelaysNoReading(t *testing.T) {
 					if took := time.Since(began); took >= w.monitor.cfg.Every {
 						t.Errorf("a round took %s", took)
 					}
-					if got, want := w.checked(), "Problem GPUs: DeviceLost: GPU 0 (GPU-0): does not answer any more"; got != want {
+					if got, want := w.checked(), "Problem GPUs: DeviceLost: GPU 0: does not answer any more"; got != want {
 						t.Errorf("the check says %q, want %q", got, want)
 					}
 				}
@@ -106,7 +106,7 @@ func TestPodsThatWereNotListedYetAreNotNone(t *testing.T) {
 	if g.PodsKnown || len(g.Devices) != 3 || g.State != gpu.Up {
 		t.Errorf("GPUs: %+v", g)
 	}
-	if got, want := w.checked(), "Problem GPUs: FatalXID: GPU 2 (GPU-2): XID 79, which asks for a reboot"; got != want {
+	if got, want := w.checked(), "Problem GPUs: FatalXID: GPU 2: XID 79, which asks for a reboot"; got != want {
 		t.Errorf("the check says %q, want %q", got, want)
 	}
 	if e := g.Devices[0].Verdict.Errors; len(e) > 0 {

@@ -209,7 +209,7 @@ func TestTheAgentAnswersTheCheck(t *testing.T) {
 	w.reading.Devices[0].Lost = true
 	w.rounds(1)
 	s = AskOrLook(t.Context(), server.URL, local)
-	if status, line := Sum(s.Checks); status != states.Problem || line != "GPUs: DeviceLost: GPU 0 (GPU-0): does not answer any more" {
+	if status, line := Sum(s.Checks); status != states.Problem || line != "GPUs: DeviceLost: GPU 0: does not answer any more" {
 		t.Errorf("%s %q", status, line)
 	}
 	wantMetrics(t, w.monitor)
@@ -264,11 +264,21 @@ func TestTheCheckLooksItselfWhereTheAgentDoesNotAnswer(t *testing.T) {
 	defer garbage.Close()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
+	dead := filepath.Join(t.TempDir(), "dead.sock")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for address, want := range map[string]string{
 		broken.URL:             "agent: " + broken.URL + " answers 404",
 		garbage.URL:            "agent: answer of " + garbage.URL,
 		gone.URL:               "agent: no answer: dial tcp",
-		"unix:///no/such.sock": "agent: no answer: dial unix /no/such.sock: connect: no such file",
+		"unix://" + dead:       "agent: no answer: nobody serves " + dead[:10],
+		"unix:///no/such.sock": "agent: no answer: there is no /no/such.sock",
 	} {
 		s := AskOrLook(t.Context(), address, NewChecks(CheckOfRuntime(runtime{}, clock.RealClock{})))
 		if status, line := Sum(s.Checks); status != states.Unknown || !strings.HasPrefix(line, want) || len(s.Checks) != 2 {

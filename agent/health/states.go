@@ -135,7 +135,7 @@ func (m *Monitor) checkGPUs() (states.Status, string) {
 		}
 		return states.Unknown, cmp.Or(s.stale, "not read yet")
 	}
-	sum := health.Sum(s.verdicts, nil)
+	sum := health.Brief(s.verdicts)
 	switch sum.Status {
 	case corev1.ConditionTrue:
 		return states.OK, strconv.Itoa(len(s.verdicts)) + " healthy"
@@ -143,7 +143,7 @@ func (m *Monitor) checkGPUs() (states.Status, string) {
 		return states.Problem, strings.Join(filled([]string{string(sum.Reason) + ": " + sum.Message, s.stale}), "; ")
 	case corev1.ConditionUnknown:
 	}
-	return states.Unknown, string(sum.Reason) + ": " + sum.Message
+	return states.Unknown, strings.Join(filled([]string{string(sum.Reason), sum.Message}), ": ")
 }
 
 // A Server serves States.

@@ -99,7 +99,7 @@ func TestTheProbeIsChecked(t *testing.T) {
 			w.start(Config{Reader: w})
 			w.rounds(3)
 			w.clock.Step(time.Minute)
-		}, "Unknown last read 1m5s ago", "Unknown NotReadable: GPU 0 (GPU-0): last read 1m5s ago"},
+		}, "Unknown last read 1m5s ago", "Unknown NotReadable: GPU 0: last read 1m5s ago"},
 		"well, and read a moment ago": {func() {
 			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
 			w.start(Config{Reader: w})
@@ -111,7 +111,7 @@ func TestTheProbeIsChecked(t *testing.T) {
 			w.start(Config{Reader: w})
 			w.rounds(3)
 			w.clock.Step(time.Minute)
-		}, "Unknown last read 1m5s ago", "Problem DeviceLost: GPU 0 (GPU-0): does not answer any more; last read 1m5s ago"},
+		}, "Unknown last read 1m5s ago", "Problem DeviceLost: GPU 0: does not answer any more; last read 1m5s ago"},
 		"never read any more": {func() {
 			w.reading = gpu.Reading{State: gpu.Up, Driver: "570"}
 			w.start(Config{Reader: w})
@@ -134,7 +134,7 @@ func TestTheProbeIsChecked(t *testing.T) {
 			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
 			w.start(Config{Reader: w})
 			w.rounds(1)
-		}, "OK driver 570", "Unknown NotYetJudged: "},
+		}, "OK driver 570", "Unknown NotYetJudged"},
 		"well": {func() {
 			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
 			w.start(Config{Reader: w})

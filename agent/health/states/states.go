@@ -16,7 +16,7 @@ const Path = "/v1/states"
 type States struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version"`
-	At      time.Time `json:"at"`
+	At      time.Time `json:"at,omitzero"`
 	Checks  []Check   `json:"checks"`
 	GPUs    GPUs      `json:"gpus"`
 }
