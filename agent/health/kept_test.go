@@ -336,8 +336,8 @@ func TestALibraryThatIsGoneAfterARestartIsSaid(t *testing.T) {
 		"the Node alone has one": {do: func(w *world) { w.pods = nil }, node: gone},
 		"the GPUs were kept": {
 			kept: true,
-			node: told{"Unknown", "NotReadable", "GPU 0 (GPU-0): the NVML library is gone, GPU 1 (GPU-1): the NVML library is gone, GPU 2 (GPU-2): the NVML library is gone"},
-			pod:  told{"Unknown", "NotReadable", "GPU 0 (GPU-0): the NVML library is gone, GPU 1 (GPU-1): the NVML library is gone"},
+			node: told{"Unknown", "NotReadable", "GPUs 0 (GPU-0), 1 (GPU-1), 2 (GPU-2): the NVML library is gone"},
+			pod:  told{"Unknown", "NotReadable", "GPUs 0 (GPU-0), 1 (GPU-1): the NVML library is gone"},
 		},
 		"a GPU was sick": {
 			do: func(w *world) {
