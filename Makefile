@@ -114,7 +114,9 @@ lab-up: lab-ready ## Start a real two-node Kubernetes on this machine (root)
 
 .PHONY: lab-gpus
 lab-gpus: lab-ready ## Hold the lab with Pitstop, stub GPUs and an engine on two of them, until it is ended (root)
-	go run ./test/gpu/cmd/gpus run
+	@mkdir -p bin
+	go build -buildvcs=false -o bin/gpus ./test/gpu/cmd/gpus
+	@exec bin/gpus run
 
 .PHONY: lab-down
 lab-down: ## End the lab and remove all of it (root)

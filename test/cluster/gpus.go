@@ -14,9 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"pitstop.dev/agent/health"
+	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/gpu/plugin"
 	"pitstop.dev/test/gpu/rig"
@@ -81,6 +83,11 @@ func (c *Cluster) dropGPUs(ctx context.Context, node lab.Node) error {
 		return nil
 	}
 	if err := os.Remove(library); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	// The next agent would keep what this one has said of GPUs that it does not find.
+	forget := fmt.Sprintf(`{"status":{"conditions":[{"$patch":"delete","type":%q}]}}`, v1alpha1.GPUHealthy)
+	if _, err := c.Core.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, []byte(forget), metav1.PatchOptions{}, "status"); err != nil {
 		return err
 	}
 	if err := c.RestartAgent(ctx, node.Name); err != nil {

@@ -158,7 +158,10 @@ func (s *scene) end(ctx context.Context) error {
 			err = errors.Join(err, r.Close())
 		}
 	}
-	return errors.Join(err, s.DropGPUs(ctx))
+	if err = errors.Join(err, s.DropGPUs(ctx)); err == nil {
+		fmt.Fprintln(s.out, "\nEngine and GPUs are gone. The lab stays up; make lab-down ends it.")
+	}
+	return err
 }
 
 // On returns the GPUs of a node of the lab that runs.

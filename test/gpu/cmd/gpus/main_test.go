@@ -11,7 +11,7 @@ import (
 // TestTheHandbooksCommandsAreUnderstood reads them and runs none.
 func TestTheHandbooksCommandsAreUnderstood(t *testing.T) {
 	found := 0
-	for _, file := range []string{"docs/development.md", "test/gpu/play/play.go", "Makefile"} {
+	for _, file := range []string{"docs/development.md", "test/gpu/play/play.go"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", file))
 		if err != nil {
 			t.Fatal(err)
@@ -28,7 +28,7 @@ func TestTheHandbooksCommandsAreUnderstood(t *testing.T) {
 			}
 		}
 	}
-	if found < 5 {
+	if found < 4 {
 		t.Errorf("%d commands found", found)
 	}
 }
