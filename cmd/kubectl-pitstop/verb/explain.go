@@ -23,7 +23,7 @@ func newExplain(c *cli) *cobra.Command {
 		Long: "Say why a Pod waits or is out of traffic, or which units of a ModelServing wait for what; since when, and what would " +
 			"free them.",
 		Example: "  kubectl pitstop explain llm-0-prefill-0-0\n  kubectl pitstop explain modelserving/llm\n  kubectl pitstop explain ms/llm -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneName,
 	}
 	addOutputFlag(cmd, &f)
 	cmd.RunE = c.run(func(ctx context.Context, cl *cluster, args []string) error {
