@@ -213,12 +213,12 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 	case v1alpha1.FailedLeaked:
 		t = Text{
 			"a process that the Pod should be rid of still held memory on a GPU at the release deadline",
-			"end the process that the message names on its node; once the memory is free and the engine ready, the update ends as a late success. A process that cannot be ended wants a reset of the GPU or a reboot of the node",
+			"end the process that the message names, on its node; once the memory is free and the engine ready, the update ends as a late success. One that does not exist any more, or cannot be ended, wants a reset of the GPU: " + resetGPU,
 		}
 	case v1alpha1.FailedHeldByOther:
 		t = Text{
 			"memory of the containers before was still held on a GPU at the release deadline, though their processes are gone",
-			"end the holder that the message names, or update its Pod: it imported the memory, or came in between; once the memory is free and the engine ready, the update ends as a late success. Where nobody holds it, the GPU wants a reset",
+			"end the holder that the message names, or update its Pod: it imported the memory, or came in between; once the memory is free and the engine ready, the update ends as a late success. Where the holder does not exist any more, or nobody holds it, the GPU wants a reset: " + resetGPU,
 		}
 	case v1alpha1.FailedMoved:
 		t = Text{

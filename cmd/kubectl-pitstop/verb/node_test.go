@@ -97,7 +97,7 @@ func TestNode(t *testing.T) {
   0    GPU-a  70/100 MiB  True     ns/engine-0  ns/engine-0 engine: python3 (42) 69 MiB
 
   POD          ASKS FOR          READY  GPUS HEALTHY  STAGE      PLANNED  CRASHED  PEER  RESTARTS  HELD BY
-  ns/engine-0  1 nvidia.com/gpu  yes    -             InService  1        0        0     0         -
+  ns/engine-0  1 nvidia.com/gpu  yes    True          InService  1        0        0     0         -
 `)
 	b.want(t, b.run(t.Context(), "node", "node-a", "-o", "json"), 0)
 	var view struct {
