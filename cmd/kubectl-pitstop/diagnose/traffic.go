@@ -26,5 +26,5 @@ func Traffic(pod *corev1.Pod, r v1alpha1.GPUReason) string {
 	case order.Unit(pod, nil) != "":
 		return "still in traffic: the coordinator takes its unit out as far as the budget (maxUnavailable) allows"
 	}
-	return "still in traffic, and nobody takes it out by itself: `kubectl pitstop hold " + pod.Name + " -n " + pod.Namespace + " --reason TEXT`"
+	return "still in traffic, and nothing takes it out by itself: `kubectl pitstop hold " + pod.Name + " -n " + pod.Namespace + " --reason TEXT`"
 }

@@ -305,6 +305,11 @@ func amounts(list corev1.ResourceList) []Amount {
 	return out
 }
 
+// Unreported reports whether a Pod asks for GPUs and has no condition that says how they are.
+func Unreported(p *corev1.Pod) bool {
+	return len(asked(p)) > 0 && !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.GPUHealthy })
+}
+
 // HasGPUs reports whether anything says that the node has some.
 func (v View) HasGPUs() bool {
 	return len(v.Offered)+len(v.Pods) > 0 || v.Health.Status != "" || v.GPUs != nil && len(v.GPUs.Devices) > 0

@@ -80,6 +80,9 @@ func (c *cluster) servingFacts(ctx context.Context, name string, now time.Time) 
 	if f.Groups, err = c.groups(ctx, c.namespace); err != nil {
 		return f, err
 	}
+	if pods, err := c.pods(ctx, c.namespace, name); err == nil { // without them the words of the coordinator are shown
+		f.Pods = pods
+	}
 	f.Pins = c.pins(ctx, c.namespace, name)
 	f.Lease, f.LeaseUnknown = c.lease(ctx, diagnose.CoordinatorLease)
 	return f, nil
