@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	goruntime "runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -228,18 +231,23 @@ func (m *images) set(change func()) {
 	change()
 }
 
-// forget ends and drops what other attempts of the same order, or this one, had pulled.
+// forget ends and drops what other attempts of the same order, or this one, had pulled: always in the same order, so that
+// a history that is played again is the same.
 func (m *images) forget(match func(token string) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key, p := range m.pulls {
+	for _, key := range slices.SortedFunc(maps.Keys(m.pulls), pullKey.compare) {
 		if match(key.token) {
-			if p.cancel != nil {
+			if p := m.pulls[key]; p.cancel != nil {
 				p.cancel()
 			}
 			delete(m.pulls, key)
 		}
 	}
+}
+
+func (k pullKey) compare(o pullKey) int {
+	return cmp.Or(cmp.Compare(k.token, o.token), cmp.Compare(k.image, o.image))
 }
 
 // wait returns when no pull is under way. The context that the pulls were started with must

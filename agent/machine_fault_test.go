@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"pitstop.dev/api/v1alpha1"
@@ -29,6 +30,18 @@ func TestPropertyFindsFaults(t *testing.T) {
 			}
 			t.Errorf("not found in %d histories; another rule said: %s", enough, other)
 		})
+	}
+}
+
+// TestAHistoryIsTheSameWhenItIsPlayedAgain: else a fault would be found now earlier, now later, and once not at all.
+func TestAHistoryIsTheSameWhenItIsPlayedAgain(t *testing.T) {
+	for seed := range 100 {
+		h := rapid.Custom(drawHistory).Example(seed)
+		first, _ := h.play(honest())
+		again, _ := h.play(honest())
+		if diff := cmp.Diff(first.log, again.log); diff != "" {
+			t.Fatalf("history %d (-first +again):\n%s", seed, diff)
+		}
 	}
 }
 

@@ -31,10 +31,11 @@ type memory struct {
 	good     residency.Sample    // the latest one that makes a baseline
 	baseline *residency.Baseline // as reported with Drained
 	watch    residency.Watch
-	patched  time.Time       // the swap that the rest is about
-	ended    time.Time       // of the last old container; zero: not known yet
-	ready    time.Time       // when the new engine was first seen to be ready
-	retried  map[string]bool // containers whose first start failed for want of memory
+	patched  time.Time                // the swap that the rest is about
+	ended    time.Time                // of the last old container; zero: not known yet
+	ready    time.Time                // when the new engine was first seen to be ready
+	starts   map[string]cri.Container // by container: the first one after the swap, as the runtime had it last
+	retried  map[string]bool          // containers whose first start failed for want of memory
 }
 
 // observeGPUs fills in what is known of the Pod's GPUs. Pods without devices, and nodes on which nobody can look, are
@@ -157,9 +158,9 @@ func (m *memory) unseen() bool { return !m.ready.IsZero() && m.last.At.Before(m.
 func (a *Agent) circumstances(s *sight, u *Update) residency.Circumstances {
 	m, at := &s.track.memory, u.Pod.Patched.At
 	if !m.patched.Equal(at) { // what was seen before belongs to the swap of another attempt
-		m.patched, m.ended, m.watch, m.ready = at, time.Time{}, residency.Watch{}, time.Time{}
+		m.patched, m.ended, m.watch, m.ready, m.starts = at, time.Time{}, residency.Watch{}, time.Time{}, nil
 	}
-	if m.ended.IsZero() {
+	if m.ended.IsZero() && u.Node.RuntimeUp {
 		m.ended = s.oldEnded(u)
 	}
 	c := residency.Circumstances{
@@ -180,30 +181,6 @@ func (a *Agent) circumstances(s *sight, u *Update) residency.Circumstances {
 	return c
 }
 
-// oldEnded is when the last of the containers that the patch replaces ended; zero while one runs, or while that is
-// not known.
-func (s *sight) oldEnded(u *Update) time.Time {
-	if slices.ContainsFunc(u.Containers, Container.old) {
-		return time.Time{}
-	}
-	ended := u.Pod.Patched.At
-	if s.order.Status.Attempt != s.order.Spec.Attempt {
-		return ended
-	}
-	for _, r := range s.order.Status.Containers {
-		i := slices.IndexFunc(u.Containers, func(c Container) bool { return c.Name == r.Name })
-		if i < 0 || r.Before == nil || r.Before.Image == u.Containers[i].SpecImage {
-			continue
-		}
-		end := endOf(s, r)
-		if end.IsZero() {
-			return time.Time{}
-		}
-		ended = latest(ended, end)
-	}
-	return ended
-}
-
 // residents are the MiB that containers of the Pod may keep, as declared. What is not a number declares nothing.
 func residents(s *sight) map[string]int64 {
 	out := map[string]int64{}
@@ -214,52 +191,6 @@ func residents(s *sight) map[string]int64 {
 		}
 	}
 	return out
-}
-
-// starve notes whether the first start of a container failed for want of memory.
-func (s *sight) starve(c *Container) {
-	before := s.reported(c.Name)
-	if before == nil || before.Image == c.SpecImage || c.Retried {
-		return
-	}
-	for _, one := range s.cri.Containers {
-		if one.Name != c.Name || one.State != cri.Exited || one.Hash != c.SpecHash {
-			continue
-		}
-		c.Starved = c.Starved || s.track.memory.watch.Starved(residency.Start{
-			First: int32(one.RestartCount) == before.RestartCount+1, ExitCode: one.ExitCode,
-			WasReady: !s.track.memory.ready.IsZero(), Began: one.StartedAt,
-		})
-	}
-}
-
-// reported is the container of the baseline in the report on this attempt; nil if there is none.
-func (s *sight) reported(container string) *v1alpha1.ContainerState {
-	if s.order == nil || s.order.Status.Attempt != s.order.Spec.Attempt {
-		return nil
-	}
-	for _, r := range s.order.Status.Containers {
-		if r.Name == container {
-			return r.Before
-		}
-	}
-	return nil
-}
-
-// retried reports whether the first start of the container is known to have failed for want of memory: by this
-// process, by the journal, or by the report.
-func (s *sight) retried(container string, r *v1alpha1.ContainerReport) bool {
-	_, journaled := s.record.Step(journal.Action{Kind: journal.Retry, Subject: container})
-	ours := v1alpha1.Token(s.record.IPU, s.record.Number) == s.token
-	return journaled && ours || r != nil && r.Planned > 1 || s.track != nil && s.track.memory.retried[container]
-}
-
-// noteRetry remembers it where the journal cannot.
-func (s *sight) noteRetry(container string) {
-	if s.track.memory.retried == nil {
-		s.track.memory.retried = map[string]bool{}
-	}
-	s.track.memory.retried[container] = true
 }
 
 // nameOf is the name of a container that the runtime knows; empty if it does not.

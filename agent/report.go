@@ -229,6 +229,9 @@ func (a *Agent) fillTimings(s *sight, u Update, step Step, st *v1alpha1.InPlaceU
 		return
 	}
 	stopped, started := swapTimes(s, st.Containers)
+	if ended, kept := s.track.memory.stopped(u); kept {
+		stopped = ended
+	}
 	if !stopped.IsZero() {
 		setOnce(&t.Stop, stopped.Sub(u.Pod.Patched.At))
 	}
@@ -273,10 +276,11 @@ func swapTimes(s *sight, reports []v1alpha1.ContainerReport) (stopped, started t
 }
 
 // endOf returns when the old container of a replaced one ended. Kubelet may collect it as soon as the
-// next is made, and one that was never started does not end: they count until the next was made.
+// next is made, one that was never started does not end, and of one that the runtime has lost track of it
+// does not know: they count until the next was made.
 func endOf(s *sight, r v1alpha1.ContainerReport) (end time.Time) {
 	old, ok := s.cri.Container(r.Before.ContainerID)
-	if ok && old.State != cri.Created {
+	if ok && old.State != cri.Created && !old.FinishedAt.IsZero() {
 		return old.FinishedAt
 	}
 	for _, c := range s.cri.Containers {

@@ -1,25 +1,23 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 
 	"pitstop.dev/api/v1alpha1"
 )
 
-// maxGPUs is how many GPUs a report holds at most.
-const maxGPUs = 64
+// maxGPUs is how many GPUs a report holds at most, maxName how long the name of one may be.
+const (
+	maxGPUs = 64
+	maxName = 128
+)
 
 // fillGPUs writes what the GPUs held before at Drained, and what became of it later.
 func (s *sight) fillGPUs(u Update, step Step, st *v1alpha1.InPlaceUpdateStatus) {
 	m := &s.track.memory
 	if step.Stage == v1alpha1.StageDrained && step.Do == ActReport {
-		st.GPUs = nil
-		if m.baseline == nil {
-			return
-		}
-		for _, g := range m.baseline.GPUs[:min(len(m.baseline.GPUs), maxGPUs)] {
-			st.GPUs = append(st.GPUs, v1alpha1.GPUReport{UUID: g.UUID, Before: known(g.OwnMiB)})
-		}
+		st.GPUs = m.reports()
 		return
 	}
 	if !u.GPUs.Judged {
@@ -36,6 +34,25 @@ func (s *sight) fillGPUs(u Update, step Step, st *v1alpha1.InPlaceUpdateStatus) 
 			st.GPUs[i].Verdict = v1alpha1.VerdictUnknown
 		}
 	}
+}
+
+// reports are the GPUs before the swap. Without a baseline they are those of the latest look, each once, of which nothing
+// is known; one that cannot be told has the name that kubelet has for it.
+func (m *memory) reports() (list []v1alpha1.GPUReport) {
+	if m.baseline == nil {
+		for _, d := range m.last.Devices {
+			name := cmp.Or(d.UUID, d.Name)
+			name = name[:min(len(name), maxName)]
+			if name != "" && len(list) < maxGPUs && !slices.ContainsFunc(list, func(r v1alpha1.GPUReport) bool { return r.UUID == name }) {
+				list = append(list, v1alpha1.GPUReport{UUID: name})
+			}
+		}
+		return list
+	}
+	for _, g := range m.baseline.GPUs[:min(len(m.baseline.GPUs), maxGPUs)] {
+		list = append(list, v1alpha1.GPUReport{UUID: g.UUID, Before: known(g.OwnMiB)})
+	}
+	return list
 }
 
 // known is an amount of memory in a report, which leaves out what is not known.

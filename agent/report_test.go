@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"pitstop.dev/agent/journal"
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cri"
+	"pitstop.dev/gpu/residency"
 )
 
 // aWindow is an attempt that has drained its Pod of one container, and what has come of that since.
@@ -77,5 +79,23 @@ func TestRestartsSinceTheBaseline(t *testing.T) {
 				t.Errorf("counted as %v, want %v", kind, tt.kind)
 			}
 		})
+	}
+}
+
+func TestGPUsThatCannotBeToldAreReportedAsUnknown(t *testing.T) {
+	s, u := aWindow("v2", cri.Container{}, "ipu/2")
+	long := strings.Repeat("x", 200)
+	s.track = &track{memory: memory{last: residency.Sample{Devices: []residency.Device{
+		{UUID: "GPU-1"}, {Name: "0:0", Fault: "odd"}, {Name: "0:0", Fault: "odd"}, {Name: long + "1", Fault: "odd"}, {Name: long + "2", Fault: "odd"},
+	}}}}
+	var st v1alpha1.InPlaceUpdateStatus
+	s.fillGPUs(u, Step{Stage: v1alpha1.StageDrained, Do: ActReport}, &st)
+	u.GPUs.Judged = true
+	s.fillGPUs(u, Step{Stage: v1alpha1.StageVerified, Do: ActReport}, &st)
+	want := []v1alpha1.GPUReport{
+		{UUID: "GPU-1", Verdict: v1alpha1.VerdictUnknown}, {UUID: "0:0", Verdict: v1alpha1.VerdictUnknown}, {UUID: long[:128], Verdict: v1alpha1.VerdictUnknown},
+	}
+	if diff := cmp.Diff(want, st.GPUs); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
 	}
 }

@@ -75,9 +75,15 @@ func slimContainers(in []corev1.Container) []corev1.Container {
 func slimStatuses(in []corev1.ContainerStatus) []corev1.ContainerStatus {
 	out := make([]corev1.ContainerStatus, 0, len(in))
 	for _, s := range in {
-		out = append(out, corev1.ContainerStatus{
+		one := corev1.ContainerStatus{
 			Name: s.Name, State: s.State, Ready: s.Ready, RestartCount: s.RestartCount, ContainerID: s.ContainerID,
-		})
+		}
+		if end := s.LastTerminationState.Terminated; end != nil {
+			one.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+				ExitCode: end.ExitCode, StartedAt: end.StartedAt, FinishedAt: end.FinishedAt, ContainerID: end.ContainerID,
+			}
+		}
+		out = append(out, one)
 	}
 	return out
 }

@@ -121,7 +121,7 @@ func (p *simPod) leftovers() []string {
 	var ids []string
 	for _, g := range p.gpus {
 		for _, h := range g.holders {
-			if c := p.find(h.ContainerID); c == nil || c.State == cri.Exited {
+			if c := p.find(h.ContainerID); c == nil || c.State != cri.Running {
 				ids = append(ids, h.ContainerID)
 			}
 		}
@@ -172,8 +172,11 @@ func (simGPUs) Look(context.Context, *corev1.Pod) (residency.Sample, error) {
 	return residency.Sample{}, errors.New("looks are the world's")
 }
 
-func (g simGPUs) Sick(uuids []string) (why string, sick bool) {
-	return "XID 79", g.w.sick && len(uuids) > 0
+func (g simGPUs) Sick(_ *corev1.Pod, uuids []string) (why string) {
+	if !g.w.sick || len(uuids) == 0 {
+		return ""
+	}
+	return "XID 79"
 }
 
 func (w *world) probeFails(d time.Duration) {

@@ -129,6 +129,11 @@ func (w *world) writeStatus(p *simPod) {
 		} else {
 			s.State.Terminated = &corev1.ContainerStateTerminated{}
 		}
+		if last, ok := p.ends[spec.Name]; ok {
+			s.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
+				ContainerID: "containerd://" + last.ID, ExitCode: last.ExitCode, StartedAt: metav1.NewTime(last.StartedAt.Truncate(time.Second)),
+			}
+		}
 		all = all && s.Ready
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, s)
 	}

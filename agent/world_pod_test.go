@@ -37,17 +37,18 @@ type simPod struct {
 
 	working  bool // kubelet's worker of this Pod
 	again    bool
-	starts   map[string]int       // by container and image, for crashes
-	backoff  map[string]time.Time // by container and image
-	stopping map[string]bool      // container ids
-	onExit   map[string]func()    // what kubelet's worker does next, by container id
+	starts   map[string]int           // by container and image, for crashes
+	backoff  map[string]time.Time     // by container and image
+	ends     map[string]cri.Container // by container: the one that ended last
+	stopping map[string]bool          // container ids
+	onExit   map[string]func()        // what kubelet's worker does next, by container id
 
 	rules rules
 }
 
 // addPod makes a Pod whose containers run v1 and serve.
 func (w *world) addPod(p *simPod, containers int) {
-	p.up, p.starts, p.starved = map[string]bool{}, map[string]int{}, map[string]int{}
+	p.up, p.starts, p.starved, p.ends = map[string]bool{}, map[string]int{}, map[string]int{}, map[string]cri.Container{}
 	p.backoff, p.stopping, p.onExit = map[string]time.Time{}, map[string]bool{}, map[string]func(){}
 	p.rules.init()
 	p.pod = &corev1.Pod{

@@ -104,6 +104,10 @@ func (w *world) exit(p *simPod, id string) {
 		return
 	}
 	c.State, c.FinishedAt, c.ExitCode = cri.Exited, w.now, 1
+	p.ends[c.Name] = *c
+	if w.rng.IntN(20) == 0 { // the runtime loses track of it
+		c.State, c.FinishedAt, c.ExitCode = cri.Unknown, time.Time{}, 0
+	}
 	w.release(p, id)
 	p.starve()
 	delete(p.up, id)

@@ -72,7 +72,7 @@ func assignedTo(a attribution.Assignments, pod *corev1.Pod, r gpu.Reading) (uuid
 // that kubelet has for it.
 func uuidOf(d attribution.Assigned, r gpu.Reading) (uuid string, known bool) {
 	if d.Ref == nil {
-		return "", !strings.Contains(d.Resource, "nvidia.com") // of another vendor, or one that cannot be told
+		return "", !d.GPU() // of another kind, or one that cannot be told
 	}
 	target, found := d.Ref.Find(r)
 	switch {

@@ -30,8 +30,9 @@ const (
 
 // An API is what a Monitor needs of the API server.
 type API interface {
-	// Pods returns the Pods of the node. They are shared: nobody may change them.
-	Pods() []*corev1.Pod
+	// Pods returns the Pods of the node, and whether these are known: the API server has listed them. They are shared:
+	// nobody may change them.
+	Pods() (pods []*corev1.Pod, known bool)
 	// Node reads the Node.
 	Node(context.Context) (*corev1.Node, error)
 	// PatchNodeStatus applies a strategic-merge patch to the status of the Node, and returns what it became.
@@ -105,9 +106,13 @@ type Monitor struct {
 	unread   int                    // rounds in a row in which no GPU was read
 	unknown  map[types.UID]int      // rounds in a row in which it was not known which GPUs a Pod has
 	said     corev1.ConditionStatus // of the Node, by the last event
+	waiting  []gpu.Event            // until the Pods are known
+	unheard  bool                   // something could not be written in the last round
 
 	mu   sync.Mutex
 	seen sight
+
+	asking guard[holding]
 }
 
 // A sight is what the last round has found.
@@ -118,7 +123,10 @@ type sight struct {
 	missed       time.Time
 	release      Release
 	pods         map[types.UID]podSight
+	podsKnown    bool
 	errors       map[errorKey]int
+	failed       int    // rounds in a row in which the probe told nothing
+	stale        string // says how old it is, if it is too old to count
 }
 
 type podSight struct {
@@ -175,9 +183,13 @@ func (m *Monitor) Round(ctx context.Context) {
 	for _, e := range events {
 		m.seq = max(m.seq, e.Seq)
 	}
-	pods := m.api.Pods()
+	pods, known := m.api.Pods()
+	events, m.waiting = slices.Concat(m.waiting, events), nil
+	if !known {
+		events, m.waiting = whileBlind(events, m.cfg.Judge.Expected)
+	}
 	assigned := map[types.UID][]string{}
-	if m.cfg.Assigner != nil {
+	if m.cfg.Assigner != nil && known {
 		assigned = m.cfg.Assigner.Assigned(ctx, pods, reading)
 	}
 	var windows []health.Window
@@ -190,12 +202,11 @@ func (m *Monitor) Round(ctx context.Context) {
 	m.state, verdicts = health.Next(m.cfg.Judge, m.state, health.Input{Reading: reading, Events: events, Windows: windows})
 	next := sight{
 		reading: reading, verdicts: verdicts, unattributed: m.state.Unattributed(), missed: m.state.Missed(),
-		release: m.last().release, pods: m.judgePods(pods, assigned, verdicts, reading), errors: counted(m.last().errors, verdicts),
+		release: m.last().release, podsKnown: known, pods: m.judgePods(pods, assigned, verdicts, reading), errors: counted(m.last().errors, verdicts),
 	}
 	m.tell(ctx, next)
 	m.publish(next)
-	m.reportPods(ctx, pods, next, now)
-	m.reportNode(ctx, next, now)
+	m.report(ctx, pods, next, now)
 }
 
 func (m *Monitor) read(ctx context.Context) gpu.Reading {
@@ -221,6 +232,9 @@ func (m *Monitor) last() sight {
 func (m *Monitor) publish(s sight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if s.reading.State == gpu.Unknown {
+		s.failed = m.seen.failed + 1
+	}
 	m.seen = s
 }
 
@@ -292,32 +306,23 @@ func (m *Monitor) tell(ctx context.Context, next sight) {
 	}
 }
 
-// SickPod returns why nothing new may be started on the GPUs of a Pod; empty if nothing is known to be wrong with them.
-// What an agent before this one has found holds until this one knows better.
-func (m *Monitor) SickPod(pod *corev1.Pod) string {
+// Sick returns why nothing new may be started on the GPUs of a Pod; empty if nothing is known to be wrong with them. uuids
+// are GPUs that it was found to have besides those that are known here. What an agent before this one has found holds until
+// this one knows better.
+func (m *Monitor) Sick(pod *corev1.Pod, uuids []string) string {
 	if m == nil || m.cfg.Reader == nil {
 		return ""
 	}
-	now := m.last().pods[pod.UID].Summary
-	if why := sick(now); why != "" || now.Status == corev1.ConditionTrue {
+	seen := m.last()
+	now := seen.pods[pod.UID].Summary
+	some, _ := health.Of(seen.verdicts, uuids)
+	if why := cmp.Or(sick(now), sick(health.Sum(some, nil))); why != "" || now.Status == corev1.ConditionTrue {
 		return why
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1alpha1.GPUHealthy && c.Status == corev1.ConditionFalse {
-			return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
-		}
+	if c := podCondition(pod); c != nil && c.Status == corev1.ConditionFalse {
+		return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
 	}
 	return ""
-}
-
-// Sick reports whether nothing new may be started on GPUs, and why: one of them is known to be unhealthy.
-func (m *Monitor) Sick(uuids []string) (why string, is bool) {
-	if m == nil {
-		return "", false
-	}
-	some, _ := health.Of(m.last().verdicts, uuids)
-	why = sick(health.Sum(some, nil))
-	return why, why != ""
 }
 
 func sick(s health.Summary) string {

@@ -22,7 +22,9 @@ func (m *Monitor) readNode(ctx context.Context, now time.Time) {
 	if m.node != nil && now.Sub(m.nodeAt) < nodeEvery {
 		return
 	}
-	node, err := m.api.Node(ctx)
+	call, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
+	node, err := m.api.Node(call)
 	if err != nil {
 		if ctx.Err() == nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("node cannot be read", "cause", err.Error())
@@ -58,9 +60,31 @@ func (m *Monitor) tellRelease(ctx context.Context, text string) {
 // silent reports whether there is nothing to say: no GPU was ever seen, and that may be only because it is early.
 func (m *Monitor) silent() bool { return !m.state.Known() && m.unread < m.cfg.Judge.Bad }
 
-// reportPods writes on the Pods what has changed. What cannot be written is tried again in the next round. Where no GPU was
-// ever seen only what an agent before this one has written is corrected.
-func (m *Monitor) reportPods(ctx context.Context, pods []*corev1.Pod, s sight, now time.Time) {
+// An API server that does not answer may delay the next reading by less than Config.Every, all in all.
+const (
+	// callFor bounds one request.
+	callFor = time.Second
+	// podsFor bounds what is written on Pods in one round.
+	podsFor = 2 * time.Second
+)
+
+// report writes what has changed. What cannot be written is tried again in the next round.
+func (m *Monitor) report(ctx context.Context, pods []*corev1.Pod, s sight, now time.Time) {
+	err := cmp.Or(m.reportPods(ctx, pods, s, now), m.reportNode(ctx, s, now))
+	switch log := logr.FromContextOrDiscard(ctx); {
+	case ctx.Err() != nil:
+	case err != nil && !m.unheard:
+		log.Info("GPU health cannot be reported yet", "cause", err.Error())
+	case err == nil && m.unheard:
+		log.Info("GPU health is reported")
+	}
+	m.unheard = err != nil
+}
+
+// reportPods writes on the Pods. Where no GPU was ever seen only what an agent before this one has written is corrected.
+func (m *Monitor) reportPods(ctx context.Context, pods []*corev1.Pod, s sight, now time.Time) (failed error) {
+	ctx, cancel := context.WithTimeout(ctx, podsFor)
+	defer cancel()
 	for _, pod := range pods {
 		one, judged := s.pods[pod.UID]
 		if !judged || !reportable(pod) || m.silent() || !m.state.Known() && podCondition(pod) == nil {
@@ -70,37 +94,44 @@ func (m *Monitor) reportPods(ctx context.Context, pods []*corev1.Pod, s sight, n
 		if !needed {
 			continue
 		}
-		old := podCondition(pod)
-		if err := m.api.PatchPodStatus(ctx, pod, data); err != nil {
-			if ctx.Err() == nil {
-				logr.FromContextOrDiscard(ctx).Info("GPU health of a pod is not reported yet", "pod", one.name.String(), "cause", err.Error())
-			}
+		if ctx.Err() != nil {
+			return cmp.Or(failed, ctx.Err())
+		}
+		if err := m.reportPod(ctx, pod, data); err != nil {
+			failed = cmp.Or(failed, fmt.Errorf("pod %s: %w", one.name, err))
 			continue
 		}
 		was := corev1.ConditionUnknown
-		if old != nil {
+		if old := podCondition(pod); old != nil {
 			was = old.Status
 		}
 		m.announce(podRef(pod), was, one.Summary)
 	}
+	return failed
+}
+
+func (m *Monitor) reportPod(ctx context.Context, pod *corev1.Pod, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
+	return m.api.PatchPodStatus(ctx, pod, data)
 }
 
 // reportNode writes the Node's condition. Of GPUs that were never seen it speaks only where the Node offers some.
-func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) {
+func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) error {
 	if m.node == nil || m.silent() || !m.state.Known() && !offersGPUs(m.node) {
-		return
+		return nil
 	}
 	sum := m.sumNode(s)
 	data, needed := nodePatch(m.node, sum, now, m.cfg.Heartbeat)
 	if !needed {
-		return
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
 	node, err := m.api.PatchNodeStatus(ctx, data)
 	if err != nil {
-		if ctx.Err() == nil {
-			logr.FromContextOrDiscard(ctx).Info("GPU health of the node is not reported yet", "cause", err.Error())
-		}
-		return
+		m.node = nil // it may have come through: read the Node before it is written again
+		return err
 	}
 	if m.said == "" {
 		m.said = corev1.ConditionUnknown
@@ -112,6 +143,7 @@ func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) {
 	}
 	m.node = node
 	m.said = m.announce(nodeRef(node), m.said, sum)
+	return nil
 }
 
 // sumNode is what the Node's condition is to say.

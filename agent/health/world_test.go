@@ -33,7 +33,9 @@ type world struct {
 	assigned map[types.UID][]string
 	releases []time.Time
 
-	broken  bool // the API server answers nothing
+	broken  bool // the API server refuses all
+	hangs   bool // the API server answers nothing
+	unknown bool // the Pods were not listed yet
 	reads   int  // of the Node
 	writes  []string
 	told    []string
@@ -109,30 +111,47 @@ func (w *world) Assigned(_ context.Context, _ []*corev1.Pod, _ gpu.Reading) map[
 
 func (w *world) Release(until time.Time) { w.releases = append(w.releases, until) }
 
-func (w *world) Pods() []*corev1.Pod { return slices.Clone(w.pods) }
+func (w *world) Pods() (pods []*corev1.Pod, known bool) {
+	if w.unknown {
+		return nil, false
+	}
+	return slices.Clone(w.pods), true
+}
 
 var errDown = errors.New("the API server is down")
 
-func (w *world) Node(context.Context) (*corev1.Node, error) {
-	w.reads++
+// answers is the API server's answer to a request, before it is looked at.
+func (w *world) answers(ctx context.Context) error {
+	if w.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	if w.broken {
-		return nil, errDown
+		return errDown
+	}
+	return nil
+}
+
+func (w *world) Node(ctx context.Context) (*corev1.Node, error) {
+	w.reads++
+	if err := w.answers(ctx); err != nil {
+		return nil, err
 	}
 	return w.node.DeepCopy(), nil
 }
 
-func (w *world) PatchNodeStatus(_ context.Context, data []byte) (*corev1.Node, error) {
-	if w.broken {
-		return nil, errDown
+func (w *world) PatchNodeStatus(ctx context.Context, data []byte) (*corev1.Node, error) {
+	if err := w.answers(ctx); err != nil {
+		return nil, err
 	}
 	w.writes = append(w.writes, "node")
 	w.node = patched(w.t, w.node, data)
 	return w.node.DeepCopy(), nil
 }
 
-func (w *world) PatchPodStatus(_ context.Context, pod *corev1.Pod, data []byte) error {
-	if w.broken {
-		return errDown
+func (w *world) PatchPodStatus(ctx context.Context, pod *corev1.Pod, data []byte) error {
+	if err := w.answers(ctx); err != nil {
+		return err
 	}
 	w.writes = append(w.writes, pod.Name)
 	for i, p := range w.pods {

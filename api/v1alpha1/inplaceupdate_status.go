@@ -124,7 +124,7 @@ type ContainerState struct {
 
 // GPUReport is what one GPU held for the Pod before and after the swap.
 type GPUReport struct {
-	// uuid identifies the GPU or the MIG device.
+	// uuid identifies the GPU or the MIG device. One that cannot be told has the id that kubelet has for it.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +required

@@ -134,7 +134,7 @@ var errTooOld = errors.New("the API server is too old")
 func awaitServer(ctx context.Context, cfg *rest.Config) error {
 	log := logr.FromContextOrDiscard(ctx)
 	for {
-		err := checkServer(ctx, cfg)
+		err := askServer(ctx, cfg)
 		if err == nil || errors.Is(err, errTooOld) || ctx.Err() != nil {
 			return err
 		}
@@ -144,6 +144,13 @@ func awaitServer(ctx context.Context, cfg *rest.Config) error {
 		case <-time.After(2 * time.Second):
 		}
 	}
+}
+
+// askServer is checkServer with a deadline: a server that says nothing is not waited for longer than one that is not there.
+func askServer(ctx context.Context, cfg *rest.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return checkServer(ctx, cfg)
 }
 
 // checkServer refuses to run on a Kubernetes that is too old.

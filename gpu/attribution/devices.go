@@ -22,6 +22,14 @@ type Ref struct {
 	Shared bool
 }
 
+// Own is the UUID of the device itself, GPU or MIG device; empty if the Ref has none, or that of its GPU alone.
+func (r Ref) Own() string {
+	if r.GI != gpu.NoInstance {
+		return ""
+	}
+	return r.UUID
+}
+
 // ParseDeviceID reads a device id as the device plugins of NVIDIA and GKE make them:
 //
 //	GPU-<uuid>, MIG-<uuid>, MIG-GPU-<uuid>/<gi>/<ci>      and each with ::<replica>
@@ -138,6 +146,14 @@ func small(s string) (int, bool) {
 	}
 	n, err := strconv.Atoi(s)
 	return n, err == nil
+}
+
+// pciAddress reports whether an id is one, such as 0000:3b:00.2.
+func pciAddress(id string) bool {
+	slot, function, ok := strings.Cut(id, ".")
+	part := strings.Split(slot, ":")
+	return ok && len(part) == 3 && len(part[0]) >= 4 && len(part[1]) == 2 && len(part[2]) == 2 && len(function) == 1 &&
+		!slices.ContainsFunc(append(part, function), func(s string) bool { return strings.Trim(s, "0123456789abcdefABCDEF") != "" })
 }
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

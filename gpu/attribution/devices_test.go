@@ -188,3 +188,34 @@ func TestFind(t *testing.T) {
 		t.Error("found in a reading without devices")
 	}
 }
+
+func TestWhichDevicesAreGPUs(t *testing.T) {
+	for name, tt := range map[string]struct {
+		resource, id string
+		want         bool
+	}{
+		"one by its UUID":                        {"nvidia.com/gpu", gpuA, true},
+		"one of GKE":                             {"nvidia.com/gpu", "nvidia0", true},
+		"one by an index, which tells nothing":   {"nvidia.com/gpu", "0", true},
+		"a MIG device by indices":                {"nvidia.com/mig-1g.18gb", "0:0", true},
+		"a resource with a name of its own":      {"nvidia.com/a100-spot", "odd::1", true},
+		"one of another resource, by its UUID":   {"example.com/gpu", gpuA, true},
+		"a dynamic one":                          {"gpu.nvidia.com", "node-1/gpu-x", true},
+		"an IMEX channel":                        {"compute-domain.nvidia.com", "node-1/channel-0", false},
+		"a network card":                         {"example.com/rdma", "mlx5_0", false},
+		"a network card of the network operator": {"nvidia.com/hostdev", "0000:3b:00.2", false},
+		"nearly a PCI address":                   {"nvidia.com/gpu", "0000:3b:00", true},
+		"nor is this one":                        {"nvidia.com/gpu", "0000:3x:00.2", true},
+		"something of another vendor":            {"amd.com/gpu", "0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := attribution.Assigned{Resource: tt.resource, ID: tt.id}
+			if r, ok := attribution.ParseDeviceID(tt.id); ok {
+				a.Ref = &r
+			}
+			if got := a.GPU(); got != tt.want {
+				t.Errorf("GPU() = %t", got)
+			}
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,6 +31,8 @@ const (
 	listTimeout = 5 * time.Second
 	// maxAnswer is the largest answer that is read, as of kubelet's own clients.
 	maxAnswer = 16 << 20
+	// draDriver is NVIDIA's driver of dynamic resources that are GPUs.
+	draDriver = "gpu.nvidia.com"
 )
 
 // A Confidence says what Assignments are worth.
@@ -85,6 +88,14 @@ type Assigned struct {
 	ID string
 	// Ref is what the id says; nil: nothing that is understood here.
 	Ref *Ref
+}
+
+// GPU reports whether a is a GPU or a MIG device, whether its id is understood or not: one that is not must not pass for
+// a device of another kind. Of NVIDIA's resources all are, but for those named by a PCI address: network cards, which
+// its network operator offers as nvidia.com/hostdev, and what is passed through to virtual machines, of which no driver
+// here knows anything.
+func (a Assigned) GPU() bool {
+	return a.Ref != nil || a.Resource == draDriver || strings.HasPrefix(a.Resource, "nvidia.com/") && !pciAddress(a.ID)
 }
 
 // Of returns what a container has. Nothing means nothing only if a is Known.
@@ -280,7 +291,7 @@ func dynamic(c *podresources.ClaimResource) Assigned {
 			break
 		}
 	}
-	if a.Ref == nil && c.GetDriverName() == "gpu.nvidia.com" {
+	if a.Ref == nil && c.GetDriverName() == draDriver {
 		a.Ref = meant(c.GetDeviceName(), ParseDRA)
 	}
 	if a.Ref != nil && c.GetShareId() != "" {

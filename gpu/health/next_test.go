@@ -283,7 +283,8 @@ func TestTheWorstGPUDecides(t *testing.T) {
 		"one that is not known":            {[]health.Verdict{fine, dark}, nil, health.Summary{Status: maybe, Reason: v1alpha1.GPUUnknownUnread, Message: "GPU 3 (GPU-3): dark"}},
 		"one that is not there":            {[]health.Verdict{fine}, []string{"GPU-9"}, health.Summary{Status: maybe, Reason: v1alpha1.GPUUnknownUnread, Message: "GPU-9: is not among the GPUs of the node"}},
 		"one that is sick beats unknown":   {[]health.Verdict{dark, hot, fine}, []string{"GPU-9"}, health.Summary{Status: no, Reason: v1alpha1.GPUFalseThermal, Message: "GPU 1 (GPU-1): hot"}},
-		"the gravest of two gives the why": {[]health.Verdict{hot, gone}, nil, health.Summary{Status: no, Reason: v1alpha1.GPUFalseLost, Message: "GPU 1 (GPU-1): hot, GPU 2 (GPU-2): gone", Lost: []string{"GPU-2"}}},
+		"the gravest gives the why, first": {[]health.Verdict{hot, gone}, nil, health.Summary{Status: no, Reason: v1alpha1.GPUFalseLost, Message: "GPU 2 (GPU-2): gone, GPU 1 (GPU-1): hot", Lost: []string{"GPU-2"}}},
+		"the same is said once":            {[]health.Verdict{dark, verdict(5, maybe, v1alpha1.GPUUnknownUnread, "dark")}, nil, health.Summary{Status: maybe, Reason: v1alpha1.GPUUnknownUnread, Message: "GPUs 3 (GPU-3), 5 (GPU-5): dark"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, health.Sum(tt.verdicts, tt.missing)); diff != "" {
@@ -291,9 +292,12 @@ func TestTheWorstGPUDecides(t *testing.T) {
 			}
 		})
 	}
+	if got, want := health.Brief([]health.Verdict{hot, gone, dark}).Message, "GPU 2: gone, GPU 1: hot"; got != want {
+		t.Errorf("in brief: %q, want %q", got, want)
+	}
 	many := make([]health.Verdict, 20)
 	for i := range many {
-		many[i] = hot
+		many[i] = verdict(i, no, v1alpha1.GPUFalseThermal, fmt.Sprintf("hot, %d degrees", i))
 	}
 	for _, s := range []health.Summary{health.Sum([]health.Verdict{long}, nil), health.Sum(append([]health.Verdict{hot}, long), nil), health.Sum(many, nil)} {
 		if len(s.Message) > 520 {

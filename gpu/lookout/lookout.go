@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -40,10 +42,12 @@ func (l Lookout) Look(ctx context.Context, pod *corev1.Pod) (residency.Sample, e
 		}
 		return s, nil
 	}
-	targets, fault := targetsOf(pod, l.Assigned.Read(ctx), r)
+	a := l.Assigned.Read(ctx)
+	targets, fault := targetsOf(pod, a, r)
 	if s.Fault = fault; len(targets) == 0 {
 		return s, nil
 	}
+	s.Partial = !complete(pod, a)
 	list, _ := l.Attributor.Attribute(ctx, r)
 	holders := map[string]attribution.Holders{}
 	for _, h := range list {
@@ -57,7 +61,8 @@ func (l Lookout) Look(ctx context.Context, pod *corev1.Pod) (residency.Sample, e
 
 // A target is one device of the Pod.
 type target struct {
-	uuid   string
+	uuid   string // empty if it is not known which device it is
+	name   string // kubelet's for it, in that case
 	shared bool
 	at     attribution.Target
 	fault  string // why it was not found
@@ -67,18 +72,16 @@ type target struct {
 // known.
 func targetsOf(pod *corev1.Pod, a attribution.Assignments, r gpu.Reading) (targets []target, fault string) {
 	at := map[string]int{}
-	listed := false
 	for _, c := range a.List {
-		if c.Pod != (attribution.PodName{Namespace: pod.Namespace, Name: pod.Name}) {
+		if c.Pod != nameOf(pod) {
 			continue
 		}
-		listed = true
 		for _, d := range c.Devices {
-			if d.Ref == nil {
-				continue // of another kind
+			if !d.GPU() {
+				continue
 			}
 			t := find(d, r)
-			if i, ok := at[t.uuid]; ok {
+			if i, ok := at[t.uuid]; ok && t.uuid != "" {
 				targets[i].shared = targets[i].shared || t.shared
 				continue
 			}
@@ -86,23 +89,64 @@ func targetsOf(pod *corev1.Pod, a attribution.Assignments, r gpu.Reading) (targe
 			targets = append(targets, t)
 		}
 	}
-	if !listed && a.Confidence != attribution.Known {
+	if len(targets) == 0 && !complete(pod, a) {
 		return nil, fmt.Sprintf("it is not known which GPUs the Pod has: %s: %s", a.Reason, a.Message)
 	}
 	return targets, ""
 }
 
+func nameOf(pod *corev1.Pod) attribution.PodName {
+	return attribution.PodName{Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// complete reports whether kubelet lists all devices of the Pod: it is sure, or has listed as many as each container
+// asks for. Init containers that end are never listed.
+func complete(pod *corev1.Pod, a attribution.Assignments) bool {
+	if a.Confidence == attribution.Known {
+		return true
+	}
+	asked := false
+	sidecars := slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), func(c corev1.Container) bool {
+		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
+	})
+	for _, c := range append(sidecars, pod.Spec.Containers...) {
+		listed := map[string]int64{}
+		for _, d := range a.Of(nameOf(pod), c.Name) {
+			listed[d.Resource]++
+		}
+		for name, n := range c.Resources.Limits {
+			if !strings.Contains(string(name), "/") || strings.HasPrefix(string(name), "kubernetes.io/") {
+				continue // kubelet's own, such as cpu
+			}
+			asked = true
+			if listed[string(name)] < n.Value() {
+				return false
+			}
+		}
+	}
+	return asked
+}
+
+// find looks an assigned device up. One that the reading lacks, or could not be read, keeps the UUID that kubelet has
+// for it; by a number, or as a part of a GPU, it cannot be told then.
 func find(d attribution.Assigned, r gpu.Reading) target {
-	t := target{uuid: cmp.Or(d.Ref.UUID, d.ID), shared: d.Ref.Shared}
+	if d.Ref == nil {
+		return target{name: d.ID, fault: fmt.Sprintf("it is not known which device %s of %s is", d.ID, d.Resource)}
+	}
+	t := target{shared: d.Ref.Shared}
 	found, ok := d.Ref.Find(r)
 	switch {
+	case !ok && d.Ref.Own() != "":
+		t.uuid, t.fault = d.Ref.Own(), "the driver has no device "+d.ID
+		return t
 	case !ok:
-		t.fault = "the driver has no device " + d.ID
+		t.name, t.fault = d.ID, "it is not known which device "+d.ID+" is: the driver has none of that name now"
 		return t
 	case found.MIG != nil:
 		t.uuid = found.MIG.UUID
 	case d.Ref.Part:
-		t.fault = "it is not known which MIG device " + d.ID + " is"
+		t.name, t.fault = d.ID, "it is not known which MIG device "+d.ID+" is"
+		return t
 	default:
 		t.uuid = found.Device.UUID
 	}
@@ -112,7 +156,7 @@ func find(d attribution.Assigned, r gpu.Reading) target {
 
 // device is what is known of one of the Pod's devices.
 func (t target) device(h attribution.Holders) residency.Device {
-	d := residency.Device{UUID: t.uuid, Shared: t.shared, Coherent: t.at.Device.Coherent, Memory: t.at.Device.Memory}
+	d := residency.Device{UUID: t.uuid, Name: t.name, Shared: t.shared, Coherent: t.at.Device.Coherent, Memory: t.at.Device.Memory}
 	switch {
 	case t.fault != "":
 		d.Fault = t.fault

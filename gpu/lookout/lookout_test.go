@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"pitstop.dev/gpu"
@@ -51,6 +52,33 @@ func given(ids ...string) attribution.Assignments {
 	}
 	a.List = append(a.List, one)
 	return a
+}
+
+// of gives the devices to a resource of another name.
+func of(resource string, a attribution.Assignments) attribution.Assignments {
+	for i := range a.List[0].Devices {
+		a.List[0].Devices[i].Resource = resource
+	}
+	return a
+}
+
+func unsure(a attribution.Assignments) attribution.Assignments {
+	a.Confidence, a.Reason, a.Message = attribution.Unknown, attribution.Unconfirmed, "new"
+	return a
+}
+
+// asking is a Pod whose container engine asks for two GPUs, and which has an init container that has ended.
+func asking() *corev1.Pod {
+	limits := func(n string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse(n), "cpu": resource.MustParse("8")}}
+	}
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "engine-0"},
+		Spec: corev1.PodSpec{
+			InitContainers: []corev1.Container{{Name: "fetch", Resources: limits("1")}},
+			Containers:     []corev1.Container{{Name: "engine", Resources: limits("2")}},
+		},
+	}
 }
 
 func up(devices ...gpu.Device) gpu.Reading {
@@ -113,7 +141,31 @@ func TestLook(t *testing.T) {
 			}}}},
 		},
 		"devices of another kind are none": {
-			node{up(device(one)), given("mlx5_0"), nil}, residency.Sample{State: gpu.Up},
+			node{up(device(one)), of("example.com/rdma", given("mlx5_0")), nil}, residency.Sample{State: gpu.Up},
+		},
+		"a GPU whose id is not understood is one that is not known": {
+			node{up(device(one)), given("0", one), []attribution.Holders{held(one)}},
+			residency.Sample{State: gpu.Up, Devices: []residency.Device{
+				{Name: "0", Fault: "it is not known which device 0 of nvidia.com/gpu is"}, {UUID: one, Memory: memory},
+			}},
+		},
+		"two of them are two": {
+			node{up(device(one)), of("nvidia.com/mig-1g.18gb", given("0:0", "0:1")), nil},
+			residency.Sample{State: gpu.Up, Devices: []residency.Device{
+				{Name: "0:0", Fault: "it is not known which device 0:0 of nvidia.com/mig-1g.18gb is"}, {Name: "0:1", Fault: "it is not known which device 0:1 of nvidia.com/mig-1g.18gb is"},
+			}},
+		},
+		"a GPU by a number that the driver does not have now": {
+			node{up(device(one)), given("nvidia7"), nil},
+			residency.Sample{State: gpu.Up, Devices: []residency.Device{{Name: "nvidia7", Fault: "it is not known which device nvidia7 is: the driver has none of that name now"}}},
+		},
+		"a MIG device by a number, of a GPU that does not tell its parts now": {
+			node{up(device(one)), given("MIG-" + one + "/3/0"), nil},
+			residency.Sample{State: gpu.Up, Devices: []residency.Device{{Name: "MIG-" + one + "/3/0", Fault: "it is not known which device MIG-" + one + "/3/0 is: the driver has none of that name now"}}},
+		},
+		"a MIG device that the driver does not have": {
+			node{up(device(one)), given(mig + "::0"), nil},
+			residency.Sample{State: gpu.Up, Devices: []residency.Device{{UUID: mig, Shared: true, Fault: "the driver has no device " + mig + "::0"}}},
 		},
 		"a Pod that kubelet is sure to have given none": {
 			node{up(device(one)), attribution.Assignments{Confidence: attribution.Known}, nil}, residency.Sample{State: gpu.Up},
@@ -122,9 +174,17 @@ func TestLook(t *testing.T) {
 			node{up(device(one)), attribution.Assignments{Confidence: attribution.Unknown, Reason: attribution.KubeletStarting, Message: "just now"}, nil},
 			residency.Sample{State: gpu.Up, Fault: "it is not known which GPUs the Pod has: KubeletStarting: just now"},
 		},
-		"what is listed counts while it is not sure": {
-			node{up(device(one)), attribution.Assignments{Confidence: attribution.Unknown, List: given(one).List}, []attribution.Holders{held(one)}},
-			residency.Sample{State: gpu.Up, Devices: []residency.Device{{UUID: one, Memory: memory}}},
+		"what is listed counts while it is not sure, and may not be all": {
+			node{up(device(one)), unsure(given(one)), []attribution.Holders{held(one)}},
+			residency.Sample{State: gpu.Up, Partial: true, Devices: []residency.Device{{UUID: one, Memory: memory}}},
+		},
+		"it is all if there are as many as the containers ask for": {
+			node{up(device(one), device(two)), unsure(given(one, two)), []attribution.Holders{held(one), held(two)}},
+			residency.Sample{State: gpu.Up, Devices: []residency.Device{{UUID: one, Memory: memory}, {UUID: two, Memory: memory}}},
+		},
+		"a Pod of whose devices only another kind is listed has not been told its GPUs": {
+			node{up(device(one)), unsure(of("example.com/rdma", given("mlx5_0"))), nil},
+			residency.Sample{State: gpu.Up, Fault: "it is not known which GPUs the Pod has: Unconfirmed: new"},
 		},
 		"a GPU that the driver does not have": {
 			node{up(device(one)), given(two), nil},
@@ -149,7 +209,7 @@ func TestLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tt.want.At, tt.want.BootID = time.Unix(100, 0), "boot"
 			l := Lookout{Reader: tt.node, Assigned: assigned{tt.node.assigned}, Attributor: tt.node, BootID: "boot"}
-			got, err := l.Look(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "engine-0"}})
+			got, err := l.Look(t.Context(), asking())
 			if diff := cmp.Diff(tt.want, got); err != nil || diff != "" {
 				t.Errorf("Look() = %v (-want +got):\n%s", err, diff)
 			}

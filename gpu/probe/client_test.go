@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"pitstop.dev/gpu"
@@ -19,6 +20,44 @@ import (
 
 // patience bounds every wait for what must come.
 const patience = 30 * time.Second
+
+// A hasty clock is the real one, but for the first so many timers of these lengths, which are over as soon as the first
+// child has begun. So a test says which waits come to nothing, and how fast the machine is does not matter.
+type hasty struct {
+	clock.RealClock
+	dir  string // of the child
+	mu   sync.Mutex
+	over map[time.Duration]int
+}
+
+func (h *hasty) NewTimer(d time.Duration) clock.Timer {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over[d] == 0 {
+		return h.RealClock.NewTimer(d)
+	}
+	h.over[d]--
+	for deadline := h.Now().Add(patience); len(lines(h.dir, "starts")) == 0 && h.Now().Before(deadline); {
+		<-time.After(time.Millisecond)
+	}
+	return h.RealClock.NewTimer(0)
+}
+
+// The waits of tests with a hasty clock, which are told by their length.
+const (
+	ofStart   = patience + 1
+	ofReading = patience + 2
+	ofGrace   = patience + 3
+)
+
+// impatient is a Config by which the first so many waits of these lengths come to nothing.
+func impatient(waits ...time.Duration) Config {
+	h := &hasty{over: map[time.Duration]int{}}
+	for _, d := range waits {
+		h.over[d]++
+	}
+	return Config{Clock: h, StartTimeout: ofStart, Timeout: ofReading, Grace: ofGrace}
+}
 
 // A fixture is a client that runs, with a fake child.
 type fixture struct {
@@ -39,6 +78,9 @@ func run(t *testing.T, cfg Config, modes ...string) fixture {
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = patience
+	}
+	if h, is := cfg.Clock.(*hasty); is {
+		h.dir = f.dir
 	}
 	f.Client = New(cfg)
 	ctx, stop := context.WithCancel(t.Context())
@@ -81,19 +123,18 @@ func (f fixture) up(t *testing.T) gpu.Reading {
 }
 
 func TestReadSaysWhatIsWrongAndRecovers(t *testing.T) {
-	short := 200 * time.Millisecond
 	for name, tt := range map[string]struct {
 		mode    string
 		cfg     Config
 		state   gpu.State
 		message string
 	}{
-		"a probe that says nothing":            {"mute", Config{StartTimeout: short, Grace: short}, gpu.Unknown, "NVML did not start within 200ms"},
-		"a probe whose calls hang":             {"hangs", Config{Timeout: short, Grace: short}, gpu.Unknown, "hangs: no reading within 200ms"},
+		"a probe that says nothing":            {"mute", impatient(ofStart, ofGrace), gpu.Unknown, "NVML did not start within 30"},
+		"a probe whose calls hang":             {"hangs", impatient(ofReading, ofGrace), gpu.Unknown, "hangs: no reading within 30"},
 		"a probe that calls a missing symbol":  {"dead", Config{}, gpu.Unknown, "exit status 127: symbol lookup error: undefined symbol: nvmlFoo"},
 		"a probe that dies of a reading":       {"dies", Config{}, gpu.Unknown, "has ended: exit status 1"},
-		"a probe that says something else":     {"garbled", Config{Grace: short}, gpu.Unknown, `garbled: it says "Initialising NVML`},
-		"a probe that says no end":             {"endless", Config{Grace: short}, gpu.Unknown, "a line without end"},
+		"a probe that says something else":     {"garbled", impatient(ofGrace), gpu.Unknown, `garbled: it says "Initialising NVML`},
+		"a probe that says no end":             {"endless", impatient(ofGrace), gpu.Unknown, "a line without end"},
 		"a probe of another version":           {"other protocol", Config{}, gpu.Unknown, "speaks protocol 2, not 1"},
 		"a probe without a library":            {"absent", Config{}, gpu.Absent, "no such library"},
 		"a probe whose driver is not loaded":   {"refused", Config{}, gpu.Unknown, "code 9"},
@@ -138,7 +179,7 @@ func TestReadBeforeRunWaitsForItsDeadline(t *testing.T) {
 func TestAnImpatientCallerKillsNothing(t *testing.T) {
 	t.Parallel()
 	clk := clocktesting.NewFakeClock(time.Unix(1000, 0))
-	f := run(t, Config{Clock: clk, Grace: time.Minute}, "hangs", "fine")
+	f := run(t, Config{Clock: clk, StartTimeout: 1000 * time.Hour, Grace: time.Minute}, "hangs", "fine")
 	for range 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		if r := f.Read(ctx); r.State != gpu.Unknown || !strings.Contains(r.Message, "did not answer in time: it ") {
@@ -150,32 +191,38 @@ func TestAnImpatientCallerKillsNothing(t *testing.T) {
 		t.Errorf("%d starts", starts)
 	}
 	// The child's own time: it hangs, is asked to end, and is killed. How often the clock must be asked for that
-	// depends on when each wait begins.
+	// depends on when each wait begins. The next one has all the time it needs.
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
 		f.up(t)
 	}()
-	for tick := time.NewTicker(20 * time.Millisecond); ; clk.Step(time.Minute) {
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		select {
 		case <-up:
 			tick.Stop()
 			return
 		case <-tick.C:
 		}
+		step := time.Minute
+		if len(lines(f.dir, "starts")) > 1 {
+			step = time.Millisecond // the pause between two starts
+		}
+		clk.Step(step)
 	}
 }
 
 func TestAProbeThatCannotBeKilledHasNoSecondBesideIt(t *testing.T) {
 	t.Parallel()
-	short := 100 * time.Millisecond
 	var mortal atomic.Bool
-	f := run(t, Config{Timeout: short, Grace: short, kill: func(pid int) error {
+	cfg := impatient(ofReading, ofGrace, ofGrace)
+	cfg.kill = func(pid int) error {
 		if !mortal.Load() {
 			return nil
 		}
 		return kill(pid)
-	}}, "hangs", "fine")
+	}
+	f := run(t, cfg, "hangs", "fine")
 	for range 3 {
 		if r := f.read(t); r.State != gpu.Unknown || !strings.Contains(r.Message, "cannot be killed") {
 			t.Errorf("reading %+v", r)

@@ -121,7 +121,7 @@ func note(dir, file, line string) {
 
 func lines(dir, file string) []string {
 	data, err := os.ReadFile(filepath.Join(dir, file))
-	if err != nil {
+	if err != nil || len(data) == 0 { // made, and not yet written
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(string(data), "\n"), "\n")

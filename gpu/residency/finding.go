@@ -14,10 +14,8 @@ type finding struct {
 	state state
 	// verdict is what the finding comes to once it counts: one that passes if clean, one that stops if held.
 	verdict v1alpha1.Verdict
-	// by is when a GPU that is held must have been given back.
-	by time.Time
-	// culprit is the process that holds what should be free; zero if it is not known, or not needed.
-	culprit Holder
+	// from is when what holds a GPU should have let go of it, were that a matter of an instant.
+	from time.Time
 	// old: it is what the replaced containers held that is held, and not what one after them did.
 	old bool
 	// why says for people what is wrong, or not known.
@@ -44,8 +42,8 @@ func (c Circumstances) judge(d Device) finding {
 	}
 	f.own = t.own()
 	if len(t.left) > 0 {
-		worst := t.left[0]
-		f.state, f.verdict, f.culprit, f.by = held, v1alpha1.VerdictLeaked, worst, c.due(worst)
+		worst := slices.MinFunc(t.left, func(a, b Holder) int { return c.ended(a).Compare(c.ended(b)) })
+		f.state, f.verdict, f.from = held, v1alpha1.VerdictLeaked, c.ended(worst)
 		f.old = slices.ContainsFunc(t.left, c.older)
 		f.why = fmt.Sprintf("%s: %s still holds memory, and belongs to no running container of the Pod", d.UUID, worst)
 		return f
@@ -57,6 +55,9 @@ func (c Circumstances) judge(d Device) finding {
 	if g, over := c.excess(d, t); over {
 		g.own = f.own
 		return g
+	}
+	if f.why = c.swollen(d, t); f.why != "" {
+		return f
 	}
 	if len(t.undecided) > 0 {
 		f.why = fmt.Sprintf("%s: it is not known whose %s is", d.UUID, t.undecided[0])
@@ -131,41 +132,62 @@ func total(list []Holder) int64 {
 	return n
 }
 
-// due is when the memory of an ended container's process must be free. The end of one that the runtime does not know
-// any more is not after that of the old containers.
-func (c Circumstances) due(h Holder) time.Time {
-	at := c.Since
-	if one, ok := c.container(h.ContainerID); ok && one.Ended.After(at) {
-		at = one.Ended
+// ended is when the container of a process ended. The end of one that the runtime does not know any more is not after
+// that of the old containers.
+func (c Circumstances) ended(h Holder) time.Time {
+	if one, ok := c.container(h.ContainerID); ok {
+		return later(c.Since, one.Ended)
 	}
-	return at.Add(c.Params.Release)
+	return c.Since
 }
 
 // grown reports whether a resident holds more than was declared on a GPU that it shares with a container that was
-// replaced, as one that has imported the memory of the other would. Of a container without a declaration nothing can
-// be said: it may be loading by itself, or serve the new engine.
+// replaced, as one that has imported the memory of the other would.
 func (c Circumstances) grown(d Device, t sorted) (finding, bool) {
 	if !c.wasReplacedOn(d.UUID) {
 		return finding{}, false
 	}
 	for _, one := range c.Containers {
-		var now []Holder
-		for _, h := range t.kept {
-			if h.ContainerID == one.ID {
-				now = append(now, h)
-			}
-		}
+		now := t.keptBy(one)
 		may, declared := c.Residents[one.Name]
 		holds := total(now)
 		if !declared || len(now) == 0 || holds <= may+c.Params.SlackMiB {
 			continue
 		}
 		return finding{
-			state: held, verdict: v1alpha1.VerdictLeaked, culprit: now[0], by: c.Since.Add(c.Params.Release),
+			state: held, verdict: v1alpha1.VerdictLeaked, from: c.Since,
 			why: fmt.Sprintf("%s: container %s, which was not replaced, holds %d MiB and may keep %d: %s", d.UUID, one.Name, holds, may, now[0]),
 		}, true
 	}
 	return finding{}, false
+}
+
+// swollen says which container without a declaration holds more than before on a GPU that it shares with one that was
+// replaced; empty: none. It may be loading by itself, or serve the new engine, so that this stops nothing.
+func (c Circumstances) swollen(d Device, t sorted) string {
+	if !c.wasReplacedOn(d.UUID) {
+		return ""
+	}
+	for _, one := range c.Containers {
+		now, was := total(t.keptBy(one)), c.Baseline.of(one.ID, d.UUID)
+		if _, declared := c.Residents[one.Name]; declared || now < 0 || was < 0 || now <= was+c.Params.SlackMiB {
+			continue
+		}
+		return fmt.Sprintf("%s: container %s, which was not replaced, holds %d MiB, %d more than before, and it is not declared how much it may",
+			d.UUID, one.Name, now, now-was)
+	}
+	return ""
+}
+
+// keptBy are the processes of a container that was not replaced.
+func (t sorted) keptBy(one Container) []Holder {
+	var list []Holder
+	for _, h := range t.kept {
+		if h.ContainerID == one.ID {
+			list = append(list, h)
+		}
+	}
+	return list
 }
 
 // wasReplacedOn reports whether a container that held memory of the GPU was replaced.
@@ -201,16 +223,15 @@ func (c Circumstances) excess(d Device, t sorted) (finding, bool) {
 	if may := total(t.undecided); may < 0 || may > 0 && over-may <= c.Params.SlackMiB {
 		return finding{why: fmt.Sprintf("%s: it is not known whose %s is", d.UUID, t.undecided[0])}, true
 	}
-	f := finding{state: held, verdict: v1alpha1.VerdictHeldByOther, by: c.lastEnd().Add(c.Params.Release)}
+	f := finding{state: held, verdict: v1alpha1.VerdictHeldByOther, from: c.lastEnd()}
 	f.old = !slices.ContainsFunc(c.Containers, func(one Container) bool {
 		return !one.Before && !one.Ended.IsZero() && !one.Ended.After(c.at)
 	})
 	f.why = fmt.Sprintf("%s: %d MiB more than before are used, and no process that can be seen holds them", d.UUID, over)
 	if h, ok := largest(t.outside); ok {
-		f.culprit = h
 		f.why = fmt.Sprintf("%s: %d MiB more than before are used, and not by the Pod: %s is the largest other holder", d.UUID, over, h)
 		if over-total(t.outside) <= c.Params.SlackMiB { // others hold it all: no container that ended since has to do with it
-			f.by = c.Since.Add(c.Params.Release)
+			f.from = c.Since
 		}
 	}
 	return f, true
@@ -229,9 +250,7 @@ func (c Circumstances) besides(d Device) int64 {
 func (c Circumstances) lastEnd() time.Time {
 	at := c.Since
 	for _, one := range c.Containers {
-		if one.Ended.After(at) {
-			at = one.Ended
-		}
+		at = later(at, one.Ended)
 	}
 	return at
 }

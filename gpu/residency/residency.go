@@ -9,7 +9,9 @@
 // than it may, and what is used beyond the Pod's own running containers is no more than it was before. A sample that
 // could not be read, or a process whose container is not known, says neither. A GPU that is not clean stops the
 // update, but only once the release deadline is over: memory goes away in exit work of the kernel, and that takes
-// its time with the pinned memory of the process.
+// its time with the pinned memory of the process. The deadline counts from the end of the old containers, whoever holds
+// the GPU by then. An untouched container that holds more than before, without a declaration that says how much it may,
+// makes the GPU unknown: it may have loaded something by itself, or have taken the old engine's memory over.
 //
 // Everything here is a value, and the time is that of the samples.
 package residency
@@ -56,13 +58,16 @@ type Sample struct {
 	// Fault is why the Pod's GPUs are not known; empty if they are.
 	Fault string
 	// BootID is that of the boot that the sample is of.
-	BootID  string
+	BootID string
+	// Partial: the Pod may have devices that are not in Devices.
+	Partial bool
 	Devices []Device
 }
 
 // A Device is one GPU of the Pod, or one MIG device.
 type Device struct {
-	UUID string
+	// UUID is empty if it is not known which device it is; Fault says why, and Name what kubelet calls it.
+	UUID, Name string
 	// Fault is why it could not be read; empty if it could.
 	Fault string
 	// Shared: other Pods have it as well (time slices, MPS), so that its memory is not this Pod's alone.
@@ -156,7 +161,7 @@ type Process struct {
 // Take returns the baseline that a sample makes. It is false if the sample does not say what every GPU held.
 func Take(s Sample, podUID string) (Baseline, bool) {
 	b := Baseline{BootID: s.BootID}
-	if s.Fault != "" || len(s.Devices) == 0 {
+	if s.Fault != "" || s.Partial || len(s.Devices) == 0 {
 		return Baseline{}, false
 	}
 	for _, d := range s.Devices {
@@ -195,6 +200,17 @@ func (b Baseline) usage(uuid string) (Usage, bool) {
 		}
 	}
 	return Usage{}, false
+}
+
+// of is what a container held on a GPU; -1 if that is not known.
+func (b Baseline) of(container, uuid string) int64 {
+	var n int64
+	for _, p := range b.Processes {
+		if p.ContainerID == container && p.GPU == uuid {
+			n = sum(n, p.MiB)
+		}
+	}
+	return n
 }
 
 // was returns the process of the baseline that the holder is, if it is one. A ghost has no start to compare: that it

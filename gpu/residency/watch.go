@@ -32,7 +32,7 @@ type GPU struct {
 
 	since    time.Time // first sample of the run that the latest one that says something belongs to
 	of       state     // that run's
-	culprit  Holder
+	turns    int       // how many runs there were
 	readable time.Time // latest sample that says something
 }
 
@@ -56,7 +56,8 @@ func Stops(v v1alpha1.Verdict) bool {
 func (w Watch) Pod() GPU {
 	var worst GPU
 	for i, g := range w.GPUs {
-		if i == 0 || badness(g.Verdict) > badness(worst.Verdict) {
+		by := badness(g.Verdict) - badness(worst.Verdict)
+		if i == 0 || by > 0 || by == 0 && g.By.After(worst.By) {
 			worst = g
 		}
 	}
@@ -92,7 +93,7 @@ func (w Watch) Next(s Sample, c Circumstances) Watch {
 		g := &next.GPUs[i]
 		f := c.find(s, g.UUID)
 		if moved {
-			f = finding{state: held, verdict: v1alpha1.VerdictMoved, by: c.Since.Add(c.Params.Release), own: f.own, why: "the Pod has other GPUs than before the swap: " + names(s)}
+			f = finding{state: held, verdict: v1alpha1.VerdictMoved, from: c.Since, own: f.own, why: "the Pod has other GPUs than before the swap: " + names(s)}
 		}
 		if f.state == held && f.old {
 			next.HeldAt = s.At
@@ -109,26 +110,37 @@ func (c Circumstances) find(s Sample, uuid string) finding {
 	}
 	i := slices.IndexFunc(s.Devices, func(d Device) bool { return d.UUID == uuid })
 	if i < 0 {
-		return finding{own: -1, why: uuid + " is not among the Pod's GPUs"}
+		return finding{own: -1, why: uuid + " is not among the Pod's GPUs" + s.untold()}
 	}
 	return c.judge(s.Devices[i])
 }
 
-// moved reports whether the Pod has other GPUs than before. One that has none just now has not been told its GPUs.
+// moved reports whether the Pod is known to have other GPUs than before. One that has none just now has not been told
+// its GPUs, and a device that is not known may be any of those that are missing.
 func (c Circumstances) moved(s Sample) bool {
 	if len(s.Devices) == 0 {
 		return false
 	}
-	return len(s.Devices) != len(c.Baseline.GPUs) || slices.ContainsFunc(s.Devices, func(d Device) bool {
+	return !s.Partial && len(s.Devices) < len(c.Baseline.GPUs) || slices.ContainsFunc(s.Devices, func(d Device) bool {
 		_, ok := c.Baseline.usage(d.UUID)
-		return !ok
+		return !ok && d.UUID != ""
 	})
+}
+
+// untold says which device of a sample is not known.
+func (s Sample) untold() string {
+	for _, d := range s.Devices {
+		if d.UUID == "" {
+			return ": " + d.Fault
+		}
+	}
+	return ""
 }
 
 func names(s Sample) string {
 	var uuids []string
 	for _, d := range s.Devices {
-		uuids = append(uuids, d.UUID)
+		uuids = append(uuids, cmp.Or(d.UUID, "one that is not known"))
 	}
 	return strings.Join(uuids, ", ")
 }
@@ -162,30 +174,50 @@ func (g *GPU) next(s Sample, f finding, c Circumstances) {
 		g.OwnMiB = f.own
 	}
 	if f.state != unknown {
-		if f.state != g.of || f.culprit.PID != g.culprit.PID || f.culprit.Started != g.culprit.Started {
-			g.since = s.At
+		if f.state != g.of {
+			g.since, g.turns = s.At, g.turns+1
 		}
-		g.of, g.culprit, g.readable = f.state, f.culprit, s.At
+		g.of, g.readable = f.state, s.At
 	}
-	twice := s.At.Sub(g.since) >= apart
+	by, twice := g.due(f, c), s.At.Sub(g.since) >= apart
 	switch {
 	case f.state == clean && (twice || proven(g.Verdict)):
 		g.Verdict, g.Why, g.By = f.verdict, "", time.Time{}
 	case proven(g.Verdict): // what comes later is not the old containers'
+	case f.state == held && twice && !s.At.Before(by):
+		g.Verdict, g.Why, g.By = f.verdict, f.why, by
 	case f.state == clean:
 		g.By = time.Time{}
 		g.back()
-	case f.state == held && twice && !s.At.Before(f.by):
-		g.Verdict, g.Why, g.By = f.verdict, f.why, f.by
+		g.unsettled(s, by, c)
 	case f.state == held:
-		g.Why, g.By = f.why, f.by
+		g.Why, g.By = f.why, by
 		g.back()
+		g.unsettled(s, by, c)
 	case Stops(g.Verdict): // a look that fails does not undo what was seen
 	default:
 		g.Why = f.why
 		if s.blind() || s.At.Sub(later(g.readable, c.Since)) >= c.Params.Patience {
 			g.Verdict = v1alpha1.VerdictUnknown
 		}
+	}
+}
+
+// due is when a GPU must have been given back. A container that has ended since the swap has the time from its own end,
+// but not where the GPU was held before that already: who holds it may change, and the time is that of the swap.
+func (g *GPU) due(f finding, c Circumstances) time.Time {
+	from := f.from
+	if g.since.Before(from) {
+		from = g.since
+	}
+	return later(c.Since, from).Add(c.Params.Release)
+}
+
+// unsettled ends the wait for a GPU that is held in one look and free in the next, some time after the deadline.
+func (g *GPU) unsettled(s Sample, by time.Time, c Circumstances) {
+	if g.Verdict == "" && g.turns > 3 && s.At.Sub(by) >= c.Params.Patience {
+		g.Verdict = v1alpha1.VerdictUnknown
+		g.Why = cmp.Or(g.Why, g.UUID+" is held in one look and free in the next")
 	}
 }
 

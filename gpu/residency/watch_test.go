@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/gpu"
 )
@@ -98,6 +96,8 @@ func TestVerdicts(t *testing.T) {
 	ghost := func(pid int32) Holder { return Holder{PID: pid, MiB: 70000, Ownership: Ghost} }
 	coherent := func(d *Device) { d.Coherent, d.Memory = true, nil }
 	shared := func(d *Device) { d.Shared = true }
+	untold := Device{Fault: "it is not known which device nvidia0 is"}
+	partial := func(s Sample) Sample { s.Partial = true; return s }
 	const pending = v1alpha1.Verdict("")
 	for name, tt := range map[string]struct {
 		c       Circumstances
@@ -161,6 +161,30 @@ func TestVerdicts(t *testing.T) {
 			}),
 			[]Sample{sample(110, loaded...), sample(121, loaded...)},
 			pending, "process 11",
+		},
+		"leaked: those who hold take turns, and the one of now is named": {
+			c, []Sample{
+				sample(1, left...), sample(60, holds(first, process(3, "e-old", 9000)), holds(second)),
+				sample(119.5, left...), sample(120, holds(first, process(3, "e-old", 9000)), holds(second)),
+			}, v1alpha1.VerdictLeaked, "process 3",
+		},
+		"held by other: those who hold take turns": {
+			c, []Sample{sample(1, left...), sample(60, imported...), sample(119, nobody...), sample(120, imported...)}, v1alpha1.VerdictHeldByOther, "process 900",
+		},
+		"held by other: engines that crash do not put off what nobody seems to hold": {
+			c.with(func(c *Circumstances) {
+				c.Containers = []Container{{ID: "e-newer", Name: "engine", Current: true}, {ID: "e-new", Name: "engine", Ended: at(100)}}
+			}),
+			[]Sample{sample(1, nobody...), sample(101, nobody...), sample(121, nobody...)},
+			v1alpha1.VerdictHeldByOther, "no process that can be seen",
+		},
+		"what is held in one look and free in the next is unknown after some patience": {
+			c,
+			[]Sample{sample(100, left...), sample(110, empty...), sample(120, left...), sample(125, empty...), sample(130, left...), sample(131, empty...)},
+			v1alpha1.VerdictUnknown, "process 1",
+		},
+		"not at the deadline, nor after a restart": {
+			c, []Sample{sample(300, left...), sample(301, empty...)}, pending, "process 1",
 		},
 		"another process with the PID of an old one is not it": {
 			c, []Sample{
@@ -238,8 +262,29 @@ func TestVerdicts(t *testing.T) {
 		"retained: one that is not declared keeps what it has": {
 			side, []Sample{sample(1, holds(first, process(3, "s-old", 30000)), holds(second)), sample(2, holds(first, process(3, "s-old", 30000)), holds(second))}, v1alpha1.VerdictRetained, "",
 		},
-		"one that is not declared may be loading by itself": {
-			side, []Sample{sample(1, holds(first, process(3, "s-old", 70000)), holds(second)), sample(2, holds(first, process(3, "s-old", 70000)), holds(second))}, v1alpha1.VerdictRetained, "",
+		"retained: it has grown a little": {
+			side, []Sample{sample(1, holds(first, process(3, "s-old", 30500)), holds(second)), sample(2, holds(first, process(3, "s-old", 30500)), holds(second))}, v1alpha1.VerdictRetained, "",
+		},
+		"unknown: one that is not declared may have taken the engine's memory over, or be loading by itself": {
+			side,
+			[]Sample{sample(1, holds(first, process(3, "s-old", 70000)), holds(second)), sample(120, holds(first, process(3, "s-old", 70000)), holds(second))},
+			v1alpha1.VerdictUnknown, "container side, which was not replaced, holds 70000 MiB, 40000 more than before, and it is not declared",
+		},
+		"unknown: one that held nothing before holds what the engine had": {
+			c,
+			[]Sample{sample(1, holds(first, process(3, "s-old", 70000)), holds(second)), sample(11, holds(first, process(3, "s-old", 70000)), holds(second))},
+			v1alpha1.VerdictUnknown, "70000 more than before",
+		},
+		"retained: it gives back what it had taken": {
+			side, []Sample{
+				sample(1, holds(first, process(3, "s-old", 70000)), holds(second)), sample(11, holds(first, process(3, "s-old", 70000)), holds(second)),
+				sample(30, holds(first, process(3, "s-old", 30000)), holds(second)), sample(31, holds(first, process(3, "s-old", 30000)), holds(second)),
+			}, v1alpha1.VerdictRetained, "",
+		},
+		"one that is not declared may grow on a GPU of its own": {
+			swapped(sample(-10, holds(first, process(3, "s-old", 1000)), holds(second, process(2, "e-old", 70000)))),
+			[]Sample{sample(1, holds(first, process(3, "s-old", 70000)), holds(second)), sample(2, holds(first, process(3, "s-old", 70000)), holds(second))},
+			v1alpha1.VerdictRetained, "",
 		},
 		"leaked: a resident took the engine's memory over": {
 			declared,
@@ -304,6 +349,18 @@ func TestVerdicts(t *testing.T) {
 		"moved: it has fewer": {
 			c, []Sample{sample(1, holds(first)), sample(120, holds(first))}, v1alpha1.VerdictMoved, "other GPUs",
 		},
+		"a device that cannot be told may be the one that is missing": {
+			c, []Sample{sample(1, untold, holds(second)), sample(120, untold, holds(second))}, v1alpha1.VerdictUnknown, "not among the Pod's GPUs: it is not known which device nvidia0 is",
+		},
+		"moved: it has one that is known to be another, beside one that cannot be told": {
+			c, []Sample{sample(1, untold, holds("GPU-3")), sample(120, untold, holds("GPU-3"))}, v1alpha1.VerdictMoved, "one that is not known, GPU-3",
+		},
+		"moved: it has fewer, whichever they are": {
+			c, []Sample{sample(1, untold), sample(120, untold)}, v1alpha1.VerdictMoved, "one that is not known",
+		},
+		"not moved: kubelet does not list all that it may have": {
+			c, []Sample{partial(sample(1, holds(first))), partial(sample(120, holds(first)))}, v1alpha1.VerdictUnknown, second + " is not among the Pod's GPUs",
+		},
 		"not moved before the deadline: kubelet may only be starting": {
 			c, []Sample{sample(1, holds("GPU-3")), sample(100, holds("GPU-3")), sample(101, empty...), sample(102, empty...)}, v1alpha1.VerdictReleased, "",
 		},
@@ -320,63 +377,9 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestTake(t *testing.T) {
-	s := sample(0, holds(first, process(1, "e-old", 40000), process(3, "s-old", 30000), foreign(100)), holds(second, process(2, "e-old", -1)))
-	got, ok := Take(s, "pod")
-	want := Baseline{
-		BootID: "boot",
-		GPUs:   []Usage{{UUID: first, Memory: s.Devices[0].Memory, OwnMiB: 70000}, {UUID: second, Memory: s.Devices[1].Memory, OwnMiB: -1}},
-		Processes: []Process{
-			{PID: 1, Started: 10, ContainerID: "e-old", GPU: first, MiB: 40000},
-			{PID: 3, Started: 30, ContainerID: "s-old", GPU: first, MiB: 30000},
-			{PID: 2, Started: 20, ContainerID: "e-old", GPU: second, MiB: -1},
-		},
-	}
-	if diff := cmp.Diff(want, got); !ok || diff != "" {
-		t.Errorf("Take() = %t (-want +got):\n%s", ok, diff)
-	}
-	for name, s := range map[string]Sample{
-		"a look that failed":         failed(0),
-		"a GPU that cannot be read":  sample(0, holds(first), Device{UUID: second, Fault: "code 15"}),
-		"a Pod without GPUs":         sample(0),
-		"a node without the library": {State: gpu.Absent},
-	} {
-		if b, ok := Take(s, "pod"); ok {
-			t.Errorf("%s makes a baseline: %+v", name, b)
-		}
-	}
-}
-
-func TestStarved(t *testing.T) {
-	left := look(swapped(before()), sample(5, holds(first, process(1, "e-old", 70000)), holds(second)), sample(20, holds(first), holds(second)))
-	crashed := swapped(before()).with(func(c *Circumstances) {
-		c.Containers = []Container{{ID: "e-newer", Name: "engine", Current: true}, {ID: "e-new", Name: "engine", Ended: at(4)}}
-	})
-	running := look(crashed, sample(2, holds(first, process(11, "e-new", 70000)), holds(second)))
-	own := look(crashed, sample(5, holds(first, process(11, "e-new", 70000)), holds(second)))
-	nobody := look(crashed, sample(5, holds(first).with(func(d *Device) { d.Memory.Used = 60000 }), holds(second)))
-	oom := Start{First: true, ExitCode: 1, Began: at(1)}
-	for name, tt := range map[string]struct {
-		w    Watch
-		s    Start
-		want bool
-	}{
-		"the first start, while old memory was held":       {left, oom, true},
-		"held when it was started":                         {left, Start{First: true, ExitCode: 1, Began: at(5)}, true},
-		"not one that was started after it was free":       {left, Start{First: true, ExitCode: 1, Began: at(6)}, false},
-		"not the second start":                             {left, Start{ExitCode: 1, Began: at(1)}, false},
-		"not one that ended well":                          {left, Start{First: true, Began: at(1)}, false},
-		"not one that was ready":                           {left, Start{First: true, ExitCode: 1, Began: at(1), WasReady: true}, false},
-		"not one that was never started":                   {left, Start{First: true, ExitCode: 128}, false},
-		"not where memory was free at once":                {look(swapped(before()), sample(1, holds(first), holds(second))), oom, false},
-		"not where every look failed: that is no evidence": {look(swapped(before()), failed(1), failed(2), failed(60)), oom, false},
-		"not beside its own memory, seen while it ran":     {running, oom, false},
-		"not beside its own memory, which was left":        {own, oom, false},
-		"nor where that has no process any more":           {nobody, oom, false},
-		"not where nothing was looked at":                  {Watch{}, oom, false},
-	} {
-		if got := tt.w.Starved(tt.s); got != tt.want {
-			t.Errorf("%s: %t", name, got)
-		}
+func TestThePodIsJudgedByTheGPUThatIsHeldLongest(t *testing.T) {
+	w := look(swapped(before()), sample(1, holds(first), holds(second, process(2, "e-old", 70000))))
+	if got := w.Pod(); got.UUID != second || !got.By.Equal(at(120)) {
+		t.Errorf("judged by %s, which is held until %v", got.UUID, got.By)
 	}
 }

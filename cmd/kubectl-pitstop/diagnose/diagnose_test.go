@@ -123,7 +123,7 @@ func grouped(holds ...string) func(*Facts) {
 		f.Pod.Name = "chat-0-prefill-0-0"
 		for pod, role := range map[*corev1.Pod]string{f.Pod: "prefill", other: "decode"} {
 			pod.Labels = map[string]string{v1alpha1.LabelRole: role, v1alpha1.LabelInstance: "0"}
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup", Name: "chat-0", UID: "sg-uid", Controller: ptr.To(true)}}
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup", Name: "chat-0", UID: "sg-uid", Controller: new(true)}}
 		}
 		ail(other, v1alpha1.GPUFalseXID, "GPU 2 (GPU-c): XID 79, which asks for a reboot")
 		f.Mates = []*corev1.Pod{other, f.Pod}

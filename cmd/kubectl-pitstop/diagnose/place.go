@@ -5,10 +5,10 @@ import (
 	"unicode"
 )
 
-// A Place is a GPU, for the commands in a text. What is empty is left for the reader to fill in.
+// A Place is a GPU, or some of a node, for the commands in a text. What is empty is left for the reader to fill in.
 type Place struct {
 	Node string
-	// GPU is an index or a UUID: nvidia-smi takes either.
+	// GPU is an index, several with commas, or a UUID: nvidia-smi takes any.
 	GPU string
 }
 
@@ -23,16 +23,27 @@ func (p Place) In(text string) string {
 	return text
 }
 
-// FirstGPU is the index of the GPU that the message of a condition GPUHealthy names first, which is the one that its
-// reason is about; empty if it names none.
-func FirstGPU(message string) string {
-	_, rest, found := strings.Cut(message, "GPU ")
+// FirstGPUs are the indexes of the GPUs that the message of a condition GPUHealthy names first, which are those that its
+// reason is about, as nvidia-smi takes them; empty if it names none.
+func FirstGPUs(message string) string {
+	list, _, found := strings.Cut(message, ": ")
+	list, one := strings.CutPrefix(list, "GPU ")
+	if !one {
+		var several bool
+		if list, several = strings.CutPrefix(list, "GPUs "); !several {
+			return ""
+		}
+	}
+	var indexes []string
+	for part := range strings.SplitSeq(list, ", ") {
+		index, _, _ := strings.Cut(part, " (")
+		if index == "" || strings.ContainsFunc(index, func(r rune) bool { return !unicode.IsDigit(r) }) {
+			return ""
+		}
+		indexes = append(indexes, index)
+	}
 	if !found {
 		return ""
 	}
-	end := strings.IndexFunc(rest, func(r rune) bool { return !unicode.IsDigit(r) })
-	if end < 0 || !strings.HasPrefix(rest[end:], " (") && !strings.HasPrefix(rest[end:], ":") {
-		return ""
-	}
-	return rest[:end]
+	return strings.Join(indexes, ",")
 }

@@ -20,15 +20,17 @@ func TestCommandsNameTheirPlace(t *testing.T) {
 	}
 }
 
-func TestTheGPUOfAMessageIsTheFirstThatItNames(t *testing.T) {
+func TestTheGPUsOfAMessageAreThoseThatItNamesFirst(t *testing.T) {
 	for message, want := range map[string]string{
 		"GPU 1 (GPU-9f1c): needs a reset":                                        "1",
 		"GPU 12 (GPU-a): does not answer any more, GPU 0 (GPU-b): XID 79, which": "12",
-		"8 GPUs": "", "GPU-a: is not among the GPUs of the node": "", "GPU": "", "GPU 7": "", "": "",
+		"GPUs 3 (GPU-d), 5 (GPU-f): needs a reset, GPU 0 (GPU-a): hot":           "3,5",
+		"GPU 0: XID 79": "0",
+		"8 GPUs":        "", "GPU-a: is not among the GPUs of the node": "", "GPU": "", "GPU 7": "", "GPU x (GPU-a): hot": "", "": "",
 	} {
 		t.Run(message, func(t *testing.T) {
-			if got := FirstGPU(message); got != want {
-				t.Errorf("FirstGPU() = %q, want %q", got, want)
+			if got := FirstGPUs(message); got != want {
+				t.Errorf("FirstGPUs() = %q, want %q", got, want)
 			}
 		})
 	}

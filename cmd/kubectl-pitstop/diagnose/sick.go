@@ -40,7 +40,7 @@ func sickOf(pod *corev1.Pod) (Sick, bool) {
 		if !known {
 			text = unknown(c.Reason)
 		}
-		s.Why, s.Way = text.Why, Place{s.Node, FirstGPU(c.Message)}.In(text.Way)
+		s.Why, s.Way = text.Why, Place{s.Node, FirstGPUs(c.Message)}.In(text.Way)
 		s.Traffic = Traffic(pod, s.Reason)
 		return s, true
 	}

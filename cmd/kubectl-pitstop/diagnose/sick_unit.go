@@ -97,7 +97,7 @@ func heldForGPU(sg *v1alpha1.ServingGroup, unit string) bool {
 func firstSick(f ServingFacts) Place {
 	for _, sg := range f.Groups {
 		for _, s := range sickIn(f, sg, "") {
-			return Place{s.Node, FirstGPU(s.Message)}
+			return Place{s.Node, FirstGPUs(s.Message)}
 		}
 	}
 	return Place{}

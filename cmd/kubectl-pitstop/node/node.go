@@ -195,14 +195,18 @@ func ofPod(o Objects, p *corev1.Pod) Health {
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1alpha1.GPUHealthy {
 			h := healthOf(c.Status, c.Reason, c.Message, c.LastTransitionTime.Time)
-			return h.at(diagnose.Place{Node: o.Node.Name, GPU: diagnose.FirstGPU(c.Message)})
+			return h.at(diagnose.Place{Node: o.Node.Name, GPU: diagnose.FirstGPUs(c.Message)})
 		}
 	}
 	mine := verdicts(o, func(d states.Device) bool { return slices.Contains(d.Pods, p.Namespace+"/"+p.Name) })
 	if len(mine) == 0 {
 		return Health{}
 	}
-	return summed(o, mine)
+	h := summed(o, mine)
+	if h.Status != corev1.ConditionFalse && !o.Agent.GPUs.PodsKnown { // another GPU of it may be missing
+		return Health{}
+	}
+	return h
 }
 
 // verdicts are those of the GPUs that the agent tells of, and of which keep is true.
@@ -223,16 +227,18 @@ func verdicts(o Objects, keep func(states.Device) bool) []health.Verdict {
 func summed(o Objects, some []health.Verdict) Health {
 	sum := health.Sum(some, nil)
 	h := healthOf(sum.Status, string(sum.Reason), sum.Message, time.Time{})
-	return h.at(diagnose.Place{Node: o.Node.Name, GPU: indexOf(some, h)})
+	return h.at(diagnose.Place{Node: o.Node.Name, GPU: indexesOf(some, h)})
 }
 
-// indexOf is the index of the first GPU that a reason is about; empty if there is none.
-func indexOf(some []health.Verdict, h Health) string {
-	i := slices.IndexFunc(some, func(v health.Verdict) bool { return v.Status == h.Status && v.Reason == h.Reason })
-	if i < 0 {
-		return ""
+// indexesOf are those of the GPUs that a reason is about, with commas; empty if there are none.
+func indexesOf(some []health.Verdict, h Health) string {
+	var all []string
+	for _, v := range some {
+		if v.Status == h.Status && v.Reason == h.Reason {
+			all = append(all, strconv.Itoa(v.Index))
+		}
 	}
-	return strconv.Itoa(some[i].Index)
+	return strings.Join(all, ",")
 }
 
 // saysNow is what the agent says of all GPUs, where the condition that was read says something else.
@@ -257,8 +263,8 @@ func ofNode(o Objects) Health {
 		if at := c.LastHeartbeatTime.UTC(); !at.IsZero() {
 			h.Heard = &at
 		}
-		index := indexOf(verdicts(o, func(states.Device) bool { return true }), h)
-		return h.at(diagnose.Place{Node: o.Node.Name, GPU: cmp.Or(index, diagnose.FirstGPU(c.Message))})
+		indexes := indexesOf(verdicts(o, func(states.Device) bool { return true }), h)
+		return h.at(diagnose.Place{Node: o.Node.Name, GPU: cmp.Or(indexes, diagnose.FirstGPUs(c.Message))})
 	}
 	return Health{}
 }

@@ -82,7 +82,7 @@ func device(i int, d states.Device) states.Device {
 func agent(devices ...states.Device) *states.States {
 	return &states.States{
 		Checks: []states.Check{{Name: "runtime", Status: states.OK}, {Name: "kubelet", Status: states.OK}},
-		GPUs:   states.GPUs{State: gpu.Up, Driver: "570.124.06", ResidentsKnown: true, Devices: devices},
+		GPUs:   states.GPUs{State: gpu.Up, Driver: "570.124.06", PodsKnown: true, ResidentsKnown: true, Devices: devices},
 	}
 }
 
@@ -120,6 +120,7 @@ func TestANodeIsShown(t *testing.T) {
 						Errors: []health.Error{{Kind: gpu.EventUnavailable, Class: health.Reboot, Count: 1, Last: now()}},
 					}}),
 				)
+				a.Checks = append(a.Checks, states.Check{Name: "GPUs", Status: states.Problem, Message: "RecoveryRequired: GPU 1: needs a reset"})
 				a.Checks = append(a.Checks, states.Check{Name: "disk", Status: states.Problem, Message: "1.0 GiB free for images, 10.0 GiB are needed"})
 				a.GPUs.ResidentsKnown, a.GPUs.Missed = false, now().Add(-time.Hour)
 				return a

@@ -98,7 +98,7 @@ func (v View) checks(b *strings.Builder) {
 			fine = append(fine, c.Name)
 			continue
 		}
-		if c.Message == string(v.Health.Reason)+": "+v.Health.Message { // it stands above
+		if v.told(c) {
 			continue
 		}
 		fmt.Fprintln(b, strings.TrimRight(fmt.Sprintf("! %s: %s: %s", c.Name, c.Status, c.Message), ": "))
@@ -109,6 +109,15 @@ func (v View) checks(b *strings.Builder) {
 	if v.GPUs != nil && !v.GPUs.Missed.IsZero() {
 		fmt.Fprintf(b, "  %s: some may be missing\n", deaf(*v.GPUs, v.Now))
 	}
+}
+
+// told reports whether the outcome of a check is what the node's health says already.
+func (v View) told(c states.Check) bool {
+	reason := v.Health.Reason
+	if v.AgentHealth != nil {
+		reason = v.AgentHealth.Reason
+	}
+	return reason != "" && strings.HasPrefix(c.Message+": ", string(reason)+": ")
 }
 
 // rounds is how old a reading in which nobody listened may be before somebody has listened since: three rounds.

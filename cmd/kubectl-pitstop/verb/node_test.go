@@ -84,7 +84,7 @@ func TestNode(t *testing.T) {
 		Residents: []states.Resident{{PID: 42, Name: "python3", Pod: "ns/engine-0", Container: "engine", UsedMiB: 69}},
 		Verdict:   health.Verdict{UUID: "GPU-a", Status: corev1.ConditionTrue, Reason: v1alpha1.GPUTrueHealthy},
 	}
-	data, err := json.Marshal(states.States{GPUs: states.GPUs{Driver: "570", ResidentsKnown: true, Devices: []states.Device{device}}})
+	data, err := json.Marshal(states.States{GPUs: states.GPUs{Driver: "570", PodsKnown: true, ResidentsKnown: true, Devices: []states.Device{device}}})
 	if err != nil {
 		t.Fatal(err)
 	}
