@@ -68,7 +68,7 @@ func ExplainGPU(r v1alpha1.GPUReason) (Text, bool) {
 			"the time that was given is over, or `kubectl pitstop gpu release NODE --end`",
 		}
 	case v1alpha1.GPUUnknownUnjudged:
-		t = Text{"too few readings have been taken since the agent started", "half a minute"}
+		t = Text{"too few readings have been taken since the agent started, or took the driver again", "half a minute"}
 	case v1alpha1.GPUUnknownUnassigned:
 		t = Text{
 			"which GPUs the Pod was given could not be found out",

@@ -86,6 +86,14 @@ func agent(devices ...states.Device) *states.States {
 	}
 }
 
+// released is an agent that has let go of the driver.
+func released() *states.States {
+	verdict := health.Verdict{Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownReleased, Message: "the driver is released until 2026-01-02T03:10:00Z"}
+	a := agent(device(0, states.Device{Verdict: verdict}), device(1, states.Device{Verdict: verdict}))
+	a.GPUs.State, a.GPUs.Driver = gpu.Released, ""
+	return a
+}
+
 func TestANodeIsShown(t *testing.T) {
 	engine := states.Resident{PID: 4242, Name: "python3", Pod: "prod/engine-0", Container: "engine", UsedMiB: 69800}
 	for name, o := range map[string]Objects{
@@ -147,6 +155,18 @@ func TestANodeIsShown(t *testing.T) {
 				a.GPUs.Missed = now().Add(-5 * time.Second)
 				return a
 			}(),
+		},
+		"the driver is released": {
+			Node: func() *corev1.Node {
+				n := node(corev1.ConditionUnknown, "DriverReleased", "the driver is released until 2026-01-02T03:10:00Z")
+				n.Annotations = map[string]string{v1alpha1.AnnotationGPURelease: "2026-01-02T03:10:00Z"}
+				return n
+			}(),
+			Agent: released(),
+		},
+		"the release was taken back a moment ago": {
+			Node:  node(corev1.ConditionUnknown, "DriverReleased", "the driver is released until 2026-01-02T03:10:00Z"),
+			Agent: released(),
 		},
 		"a sick GPU stays one while nothing is known": {
 			Node: func() *corev1.Node {

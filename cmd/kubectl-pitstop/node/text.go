@@ -78,7 +78,10 @@ type remark struct{ mark, text string }
 func (v View) health() []remark {
 	h, now := v.Health, v.AgentHealth
 	said := []remark{{mark(h.Status), h.Message}, {"  ", h.Why}, {"  ", prefixed("what ends it: ", h.Way)}}
-	if now == nil {
+	switch {
+	case now == nil && h.Reason == v1alpha1.GPUUnknownReleased && v.ReleaseUntil == "":
+		return []remark{{"  ", "the release was taken back: the agent takes the driver again within half a minute"}}
+	case now == nil:
 		return said
 	}
 	text := fmt.Sprintf("now the agent says %s (%s)", now.Status, now.Reason)
@@ -155,16 +158,17 @@ func (v View) gpus() []line {
 		for _, more := range holders[1:] {
 			lines = append(lines, line{"  ", []string{"", "", "", "", "", more}})
 		}
-		lines = append(lines, remarks(d)...)
+		lines = append(lines, v.remarks(d)...)
 	}
 	return lines
 }
 
-// remarks are what there is to say about one GPU.
-func remarks(d states.Device) []line {
+// remarks are what there is to say about one GPU, and not said of the whole node.
+func (v View) remarks(d states.Device) []line {
 	var lines []line
 	say := func(mark, text string) { lines = append(lines, line{mark, []string{"    " + text}}) }
-	if d.Verdict.Status != corev1.ConditionTrue {
+	unknown := d.Verdict.Status == corev1.ConditionUnknown && v.AgentHealth == nil && d.Verdict.Reason == v.Health.Reason
+	if d.Verdict.Status != corev1.ConditionTrue && (!unknown || d.Verdict.Message != "" && !strings.Contains(v.Health.Message, d.Verdict.Message)) {
 		say(mark(d.Verdict.Status), strings.TrimSuffix(string(d.Verdict.Reason)+": "+d.Verdict.Message, ": "))
 	}
 	for _, n := range d.Verdict.Notes {
