@@ -89,6 +89,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.events.start(ctx)
 	a.keeper.open(ctx)
 	wg.Go(func() { a.keeper.tend(ctx, a.lookAtAll) })
+	a.health.Begin(ctx) // nothing else may read the GPUs before
 	wg.Go(func() { a.health.Run(ctx) })
 	err := a.awaitServer(ctx)
 	if err == nil {

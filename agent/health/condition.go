@@ -54,11 +54,10 @@ func nodePatch(node *corev1.Node, s health.Summary, now time.Time, every time.Du
 	c := conditionOf(s)
 	stamp := metav1.NewTime(now)
 	c.LastHeartbeatTime = &stamp
-	i := slices.IndexFunc(node.Status.Conditions, func(o corev1.NodeCondition) bool { return o.Type == v1alpha1.GPUHealthy })
-	if i < 0 {
+	old := nodeCondition(node)
+	if old == nil {
 		c.LastTransitionTime = &stamp
 	} else {
-		old := node.Status.Conditions[i]
 		if keeps(old.Status, s) {
 			return nil, false
 		}
@@ -146,6 +145,14 @@ func podPatch(pod *corev1.Pod, j judgement, now time.Time) (data []byte, needed 
 	return data, err == nil
 }
 
+func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.GPUHealthy })
+	if i < 0 {
+		return nil
+	}
+	return &node.Status.Conditions[i]
+}
+
 func podCondition(pod *corev1.Pod) *corev1.PodCondition {
 	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.GPUHealthy })
 	if i < 0 {
@@ -175,4 +182,14 @@ func windowOf(pod *corev1.Pod, uuids []string) (health.Window, bool) {
 	}
 	w.From, w.To = mark.At, mark.At.Add(mark.StopTimeout+around)
 	return w, true
+}
+
+// windowsOf returns the windows of all Pods that were given GPUs.
+func windowsOf(pods []*corev1.Pod, assigned map[types.UID][]string) (windows []health.Window) {
+	for _, pod := range pods {
+		if w, ok := windowOf(pod, assigned[pod.UID]); ok && len(w.UUIDs) > 0 {
+			windows = append(windows, w)
+		}
+	}
+	return windows
 }

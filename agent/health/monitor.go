@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -63,6 +64,10 @@ type Config struct {
 	Assigner Assigner
 	// Residency knows who holds memory; nil: nobody is known.
 	Residency Residency
+	// Dir is the folder in which what a restarted agent has to know is kept, on a local file system; empty: nothing is.
+	Dir string
+	// BootID is that of the node; empty: not known.
+	BootID string
 	// Judge says how GPUs are judged. The zero value is health.Default.
 	Judge health.Config
 	// Every is the time between two readings. Default 5 s.
@@ -98,6 +103,10 @@ type Monitor struct {
 	clock clock.WithTicker
 
 	// What the loop alone uses.
+	keeper   keeper
+	begun    bool
+	looked   bool // at the Node
+	bare     bool // a node without GPUs, when it was looked at last
 	state    health.State
 	seq      uint64
 	node     *corev1.Node
@@ -143,7 +152,11 @@ type errorKey struct {
 
 // NewMonitor returns a Monitor that does nothing until Run.
 func NewMonitor(cfg Config, api API, c clock.WithTicker) *Monitor {
-	return &Monitor{cfg: cfg.withDefaults(), api: api, clock: c, unknown: map[types.UID]int{}}
+	m := &Monitor{cfg: cfg.withDefaults(), api: api, clock: c, unknown: map[types.UID]int{}, keeper: keeper{clock: c}}
+	if cfg.Dir != "" {
+		m.keeper.path = filepath.Join(cfg.Dir, KeptFile)
+	}
+	return m
 }
 
 // Run watches until ctx ends. Without a probe it returns at once.
@@ -157,49 +170,45 @@ func (m *Monitor) Run(ctx context.Context) {
 		m.Round(ctx)
 		select {
 		case <-ctx.Done():
+			m.end(ctx)
 			return
 		case <-tick.C():
 		}
 	}
 }
 
-// Round looks once, judges, and reports.
+// Round looks once, judges, and reports. What is judged is kept before anybody is told: an agent that ends in between
+// finds what it would have told, and one that ends before has told nothing.
 func (m *Monitor) Round(ctx context.Context) {
 	if m.cfg.Reader == nil {
 		return
 	}
+	m.Begin(ctx)
 	now := m.clock.Now()
 	if m.last().reading.State == gpu.Absent && now.Sub(m.lookedAt) < absentEvery {
 		return
 	}
 	m.lookedAt = now
+	if !m.bare || m.node == nil {
+		m.readNode(ctx, now) // before the GPUs are read: the driver may have to be let go of
+	}
 	reading := m.read(ctx)
-	if reading.State == gpu.Absent && !m.state.Known() {
-		m.publish(sight{reading: reading})
-		return // a node without GPUs
-	}
-	m.readNode(ctx, now)
-	events := m.cfg.Reader.Events(m.seq)
-	for _, e := range events {
-		m.seq = max(m.seq, e.Seq)
-	}
 	pods, known := m.api.Pods()
-	events, m.waiting = slices.Concat(m.waiting, events), nil
-	if !known {
-		events, m.waiting = whileBlind(events, m.cfg.Judge.Expected)
+	if m.bare = m.without(reading, pods); m.bare {
+		m.publish(sight{reading: reading, release: m.last().release})
+		return
 	}
 	assigned := map[types.UID][]string{}
 	if m.cfg.Assigner != nil && known {
 		assigned = m.cfg.Assigner.Assigned(ctx, pods, reading)
 	}
-	var windows []health.Window
-	for _, pod := range pods {
-		if w, ok := windowOf(pod, assigned[pod.UID]); ok && len(w.UUIDs) > 0 {
-			windows = append(windows, w)
-		}
+	events := m.events()
+	if !known {
+		events, m.waiting = whileBlind(events, m.cfg.Judge.Expected)
 	}
 	var verdicts []health.Verdict
-	m.state, verdicts = health.Next(m.cfg.Judge, m.state, health.Input{Reading: reading, Events: events, Windows: windows})
+	m.state, verdicts = health.Next(m.cfg.Judge, m.state, health.Input{Reading: reading, Events: events, Windows: windowsOf(pods, assigned)})
+	m.keep(ctx, now)
 	next := sight{
 		reading: reading, verdicts: verdicts, unattributed: m.state.Unattributed(), missed: m.state.Missed(),
 		release: m.last().release, podsKnown: known, pods: m.judgePods(pods, assigned, verdicts, reading), errors: counted(m.last().errors, verdicts),
@@ -207,6 +216,40 @@ func (m *Monitor) Round(ctx context.Context) {
 	m.tell(ctx, next)
 	m.publish(next)
 	m.report(ctx, pods, next, now)
+}
+
+// events returns what the driver has told and was not judged yet.
+func (m *Monitor) events() []gpu.Event {
+	told := m.cfg.Reader.Events(m.seq)
+	for _, e := range told {
+		m.seq = max(m.seq, e.Seq)
+	}
+	told, m.waiting = slices.Concat(m.waiting, told), nil
+	return told
+}
+
+// end keeps what the driver has told since the last round: nobody will hear it again.
+func (m *Monitor) end(ctx context.Context) {
+	now, assigned := m.clock.Now(), map[types.UID][]string{}
+	for uid, p := range m.last().pods {
+		assigned[uid] = p.uuids
+	}
+	pods, known := m.api.Pods()
+	events := m.events()
+	if !known {
+		events, _ = whileBlind(events, m.cfg.Judge.Expected)
+	}
+	m.state, _ = health.Next(m.cfg.Judge, m.state, health.Input{
+		Reading: gpu.Reading{At: now, State: gpu.Unknown}, Events: events, Windows: windowsOf(pods, assigned),
+	})
+	m.keep(ctx, now)
+}
+
+// without reports whether this is a node without GPUs: there is no library for any, none is known, and no agent before has
+// said anything of some.
+func (m *Monitor) without(r gpu.Reading, pods []*corev1.Pod) bool {
+	return r.State == gpu.Absent && !m.state.Known() && (m.node == nil || nodeCondition(m.node) == nil) &&
+		!slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return podCondition(p) != nil })
 }
 
 func (m *Monitor) read(ctx context.Context) gpu.Reading {
@@ -250,7 +293,7 @@ func (m *Monitor) judgePods(pods []*corev1.Pod, assigned map[types.UID][]string,
 		switch {
 		case known && len(uuids) > 0 && len(all) == 0:
 			out[pod.UID] = podSight{name: name, uuids: uuids, judgement: judgement{Summary: health.Summary{
-				Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnread, Message: cmp.Or(r.Message, "no GPU is listed"),
+				Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnread, Message: whyNone(r),
 			}}}
 		case known && len(uuids) > 0:
 			out[pod.UID] = podSight{name: name, uuids: uuids, judgement: judgePod(all, uuids)}

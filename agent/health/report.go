@@ -17,7 +17,7 @@ import (
 )
 
 // readNode reads the Node when it is time, and follows its annotation. A Node that cannot be read changes nothing: the
-// release under way ends by itself.
+// release under way ends by itself. What is decided is kept first, so that an agent that starts anew does the same.
 func (m *Monitor) readNode(ctx context.Context, now time.Time) {
 	if m.node != nil && now.Sub(m.nodeAt) < nodeEvery {
 		return
@@ -31,12 +31,17 @@ func (m *Monitor) readNode(ctx context.Context, now time.Time) {
 		}
 		return
 	}
-	m.node, m.nodeAt = node, now
 	before := m.last().release
-	after := before.decide(node.Annotations[v1alpha1.AnnotationGPURelease], now)
+	decide := before.decide
+	if !m.looked {
+		decide = before.first
+	}
+	m.node, m.nodeAt, m.looked = node, now, true
+	after := decide(node.Annotations[v1alpha1.AnnotationGPURelease], now)
 	m.mu.Lock()
 	m.seen.release = after
 	m.mu.Unlock()
+	m.keep(ctx, now)
 	log := logr.FromContextOrDiscard(ctx)
 	switch {
 	case after.Ignored != "" && before.Value != after.Value:
@@ -116,9 +121,10 @@ func (m *Monitor) reportPod(ctx context.Context, pod *corev1.Pod, data []byte) e
 	return m.api.PatchPodStatus(ctx, pod, data)
 }
 
-// reportNode writes the Node's condition. Of GPUs that were never seen it speaks only where the Node offers some.
+// reportNode writes the Node's condition. Of GPUs that were never seen it speaks only where the Node offers some, or where
+// an agent before has spoken of some.
 func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) error {
-	if m.node == nil || m.silent() || !m.state.Known() && !offersGPUs(m.node) {
+	if m.node == nil || m.silent() || !m.state.Known() && !offersGPUs(m.node) && nodeCondition(m.node) == nil {
 		return nil
 	}
 	sum := m.sumNode(s)
@@ -135,10 +141,8 @@ func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) error 
 	}
 	if m.said == "" {
 		m.said = corev1.ConditionUnknown
-		for _, c := range m.node.Status.Conditions {
-			if c.Type == v1alpha1.GPUHealthy {
-				m.said = c.Status
-			}
+		if old := nodeCondition(m.node); old != nil {
+			m.said = old.Status
 		}
 	}
 	m.node = node
@@ -155,7 +159,7 @@ func (m *Monitor) sumNode(s sight) health.Summary {
 	case released && len(s.verdicts) == 0:
 		sum.Reason = v1alpha1.GPUUnknownReleased
 	case len(s.verdicts) == 0:
-		texts = append(texts, cmp.Or(s.reading.Message, "no GPU is listed"))
+		texts = append(texts, whyNone(s.reading))
 	case sum.Status == corev1.ConditionTrue:
 		texts = append(texts, fmt.Sprintf("%d GPUs", len(s.verdicts)), sum.Message)
 	case sum.Status == corev1.ConditionFalse || !released:
@@ -170,6 +174,14 @@ func (m *Monitor) sumNode(s sight) health.Summary {
 	}
 	sum.Message = strings.Join(filled(texts), "; ")
 	return sum
+}
+
+// whyNone says why no GPU is known.
+func whyNone(r gpu.Reading) string {
+	if r.State == gpu.Absent {
+		return "the NVML library is gone"
+	}
+	return cmp.Or(r.Message, "no GPU is listed")
 }
 
 func filled(texts []string) []string {

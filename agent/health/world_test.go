@@ -32,6 +32,7 @@ type world struct {
 	events   []gpu.Event
 	assigned map[types.UID][]string
 	releases []time.Time
+	called   func(what string) // before each call of the monitor; nil: nobody looks
 
 	broken  bool // the API server refuses all
 	hangs   bool // the API server answers nothing
@@ -90,7 +91,14 @@ func (w *world) judged() {
 	w.writes, w.told = nil, nil
 }
 
+func (w *world) call(what string) {
+	if w.called != nil {
+		w.called(what)
+	}
+}
+
 func (w *world) Read(context.Context) gpu.Reading {
+	w.call("read")
 	r := w.reading
 	r.At = w.clock.Now()
 	r.Devices = slices.Clone(r.Devices)
@@ -98,6 +106,7 @@ func (w *world) Read(context.Context) gpu.Reading {
 }
 
 func (w *world) Events(after uint64) []gpu.Event {
+	w.call("events")
 	return slices.DeleteFunc(slices.Clone(w.events), func(e gpu.Event) bool { return e.Seq <= after })
 }
 
@@ -109,7 +118,11 @@ func (w *world) Assigned(_ context.Context, _ []*corev1.Pod, _ gpu.Reading) map[
 	return w.assigned
 }
 
-func (w *world) Release(until time.Time) { w.releases = append(w.releases, until) }
+func (w *world) Release(until time.Time) {
+	w.call("release")
+	w.releases = append(w.releases, until)
+	w.call("released")
+}
 
 func (w *world) Pods() (pods []*corev1.Pod, known bool) {
 	if w.unknown {
@@ -133,6 +146,7 @@ func (w *world) answers(ctx context.Context) error {
 }
 
 func (w *world) Node(ctx context.Context) (*corev1.Node, error) {
+	w.call("ask")
 	w.reads++
 	if err := w.answers(ctx); err != nil {
 		return nil, err
@@ -144,8 +158,10 @@ func (w *world) PatchNodeStatus(ctx context.Context, data []byte) (*corev1.Node,
 	if err := w.answers(ctx); err != nil {
 		return nil, err
 	}
+	w.call("patch node")
 	w.writes = append(w.writes, "node")
 	w.node = patched(w.t, w.node, data)
+	w.call("patched node")
 	return w.node.DeepCopy(), nil
 }
 
@@ -153,12 +169,14 @@ func (w *world) PatchPodStatus(ctx context.Context, pod *corev1.Pod, data []byte
 	if err := w.answers(ctx); err != nil {
 		return err
 	}
+	w.call("patch pod")
 	w.writes = append(w.writes, pod.Name)
 	for i, p := range w.pods {
 		if p.UID == pod.UID {
 			w.pods[i] = patched(w.t, p, data)
 		}
 	}
+	w.call("patched pod")
 	return nil
 }
 

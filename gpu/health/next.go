@@ -3,8 +3,8 @@ package health
 import (
 	"cmp"
 	"maps"
-	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -33,7 +33,6 @@ func Next(c Config, s State, in Input) (State, []Verdict) {
 		})
 	}
 	next.unattributed, _ = c.gather(s.unattributed, in, next.strangers(in.Events))
-	verdicts := make([]Verdict, 0, len(next.devices))
 	for uuid, before := range next.devices {
 		d := before.clone()
 		one, here := found[uuid]
@@ -45,17 +44,15 @@ func Next(c Config, s State, in Input) (State, []Verdict) {
 			d.overruled = 0
 		}
 		if here {
-			d.look(c, one)
+			d.look(c, in.Reading.At, one)
 		} else {
 			d.miss(c)
 		}
 		d.judge(c, in.Reading, found)
 		next.devices[uuid] = d
-		verdicts = append(verdicts, d.verdict)
 	}
 	next.letGo = in.Reading.State == gpu.Released || s.letGo && !up
-	slices.SortFunc(verdicts, func(a, b Verdict) int { return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID)) })
-	return next, verdicts
+	return next, next.Verdicts()
 }
 
 // with returns a copy of the state that knows the GPUs that were found, the driver and what was missed.
@@ -99,7 +96,7 @@ func newDevice(uuid string, r gpu.Reading) device {
 
 // renew forgets what a reset or another driver has made void. A GPU that is sick stays so until it was read.
 func (d *device) renew() {
-	d.ecc = nil
+	d.ecc, d.growths = nil, nil
 	for i := range d.errors {
 		d.errors[i].Stands = false
 	}
@@ -123,15 +120,18 @@ func (d *device) miss(c Config) {
 }
 
 // look takes what was read of the GPU.
-func (d *device) look(c Config, r gpu.Device) {
+func (d *device) look(c Config, at time.Time, r gpu.Device) {
 	d.verdict.Index = r.Index
 	d.verdict.MIG = nil
 	for _, m := range r.MIG {
 		d.verdict.MIG = append(d.verdict.MIG, m.UUID)
 	}
+	if !r.Lost && r.Fault == "" {
+		d.count(c, r.Health.UncorrectedECC, at)
+	}
 	bad, known := false, r.Lost
 	for _, reason := range severity() {
-		state, detail := d.find(reason, r)
+		state, detail := d.find(c, reason, r)
 		t := d.tracks[reason]
 		switch state {
 		case isBad:

@@ -95,9 +95,9 @@ func event(e gpu.Event, rounds []round) []round {
 }
 
 // updating opens an update of the GPU's Pod over all the rounds.
-func updating(rounds []round, uuids ...string) []round {
+func updating(rounds []round) []round {
 	for i := range rounds {
-		rounds[i].windows = []health.Window{{UUIDs: append(uuids, "GPU-a"), From: start}}
+		rounds[i].windows = []health.Window{{UUIDs: []string{"GPU-a"}, From: start}}
 	}
 	return rounds
 }
@@ -160,6 +160,14 @@ func TestAGPUIsJudged(t *testing.T) {
 		"one memory error is the application's":                 {script(good(3, ecc(7)), good(3, ecc(8))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"many memory errors from before are none":               {good(3, ecc(900)), yes, v1alpha1.GPUTrueHealthy, ""},
 		"memory errors that keep coming are the GPU's":          {script(good(3), good(1, ecc(8)), good(1, ecc(9))), no, v1alpha1.GPUFalseECC, ""},
+		"two memory errors in ten minutes keep coming":          {script(good(3), good(50, ecc(8)), good(1, ecc(9))), no, v1alpha1.GPUFalseECC, ""},
+		"two memory errors in an hour do not":                   {script(good(3), good(70, ecc(8)), good(3, ecc(9))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"many memory errors in one reading are one":             {script(good(3), good(3, ecc(90))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"memory errors that came are not over at once":          {script(good(3), good(1, ecc(8)), good(30, ecc(9))), no, v1alpha1.GPUFalseECC, ""},
+		"memory errors are over after ten minutes without one":  {script(good(3), good(1, ecc(8)), good(63, ecc(9))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"they are over once a reset made the counter start":     {script(good(3), good(1, ecc(8)), good(1, ecc(9)), good(3, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"errors of a counter that is not told are not over":     {script(good(3), good(1, ecc(8)), good(1, ecc(9)), good(99, noECC)), no, v1alpha1.GPUFalseECC, ""},
+		"an error beside a counter that is not told counts":     {script(good(3), good(1, ecc(8)), good(9, noECC), good(1, ecc(9))), no, v1alpha1.GPUFalseECC, ""},
 		"a counter that starts anew is no error":                {script(good(3), good(1, ecc(0)), good(1, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"a row that could not be replaced":                      {script(good(3), good(2, remapFails)), no, v1alpha1.GPUFalseRemap, ""},
 		"a link that was up and is down":                        {script(good(3), good(2, cut)), no, v1alpha1.GPUFalseLink, "NVLink 0 down"},

@@ -13,10 +13,6 @@ import (
 	"pitstop.dev/cmd/kubectl-pitstop/order"
 )
 
-// LeastGPURelease is the shortest release that is asked for: the agent looks at the Node three times a minute, and a
-// time that is past when it does is ignored.
-const LeastGPURelease = time.Minute
-
 // ReleaseFacts are what the release of a node's GPU driver is judged by, as read at Now. Orders may be of other nodes.
 type ReleaseFacts struct {
 	Node   *corev1.Node

@@ -48,8 +48,8 @@ func (l *releaseLength) Set(s string) error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("%q is no duration; write 10m or 1h for instance", s)
-	case d < node.LeastGPURelease || d > v1alpha1.MostGPURelease:
-		return fmt.Errorf("from %s to %s is possible; --end ends a release", short(node.LeastGPURelease), short(v1alpha1.MostGPURelease))
+	case d < v1alpha1.LeastGPURelease || d > v1alpha1.MostGPURelease:
+		return fmt.Errorf("from %s to %s is possible: a shorter one may be over before the agent, which looks every 20 s, has let go; --end ends a release", short(v1alpha1.LeastGPURelease), short(v1alpha1.MostGPURelease))
 	}
 	*l = releaseLength(d)
 	return nil
@@ -71,7 +71,7 @@ func newGPURelease(c *cli) *cobra.Command {
 		Example: "  kubectl pitstop gpu release gpu-0 --for 10m\n  kubectl pitstop gpu release gpu-0 --end",
 		Args:    oneName,
 	}
-	cmd.Flags().Var(&f.length, "for", "for how long: from "+short(node.LeastGPURelease)+" to "+short(v1alpha1.MostGPURelease))
+	cmd.Flags().Var(&f.length, "for", "for how long: from "+short(v1alpha1.LeastGPURelease)+" to "+short(v1alpha1.MostGPURelease))
 	cmd.Flags().BoolVar(&f.end, "end", false, "have the agent take the driver again")
 	addOutputFlag(cmd, &f.format)
 	cmd.RunE = c.run(func(ctx context.Context, cl *cluster, args []string) error { return c.releaseGPUs(ctx, cl, args[0], f) })

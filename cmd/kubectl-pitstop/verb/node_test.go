@@ -160,7 +160,7 @@ func TestNodeIsRefused(t *testing.T) {
 		"a length of nothing":         {[]string{"node-a", "--for", "0"}, "from 1m to 1h is possible"},
 		"too long, as it was written": {[]string{"node-a", "--for", "2h"}, `"2h" for "--for" flag: from 1m to 1h`},
 		"no unit":                     {[]string{"node-a", "--for", "10"}, `"10" is no duration; write 10m`},
-		"over before it is seen":      {[]string{"node-a", "--for", "1s"}, "from 1m to 1h is possible"},
+		"over before it is seen":      {[]string{"node-a", "--for", "59s"}, `"59s" for "--for" flag: from 1m to 1h is possible: a shorter one may be over before the agent, which looks every 20 s, has let go`},
 		"neither":                     {[]string{"node-a"}, "say either --for DURATION or --end"},
 	} {
 		t.Run(name, func(t *testing.T) {
