@@ -21,7 +21,7 @@ const (
 	WaitingDrain Reason = "Draining"
 	// WaitingKubelet: the image is patched and kubelet has not yet started the new container.
 	WaitingKubelet Reason = "KubeletRestarting"
-	// WaitingLoad: the new container runs and is not ready yet.
+	// WaitingLoad: the new container was started and is not ready yet.
 	WaitingLoad Reason = "EngineLoading"
 	// WaitingReady: the gate is open and kubelet has not yet reported the Pod as Ready.
 	WaitingReady Reason = "NotReady"

@@ -57,8 +57,8 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 		}
 	case v1alpha1.WaitingLoad:
 		t = Text{
-			"the new container runs and its readiness probe does not pass yet",
-			"the engine has loaded its weights; if it lasts, read the container's log",
+			"the new container was started, and is not ready yet",
+			"the engine has loaded its weights; if it lasts, read the container's log, with --previous where it does not run just now",
 		}
 	case v1alpha1.WaitingReady:
 		t = Text{
