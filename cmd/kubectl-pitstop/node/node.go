@@ -5,6 +5,7 @@ package node
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"pitstop.dev/agent/health/states"
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cmd/kubectl-pitstop/diagnose"
+	"pitstop.dev/gpu"
 	"pitstop.dev/gpu/health"
 	"pitstop.dev/readiness"
 )
@@ -38,7 +40,7 @@ type View struct {
 	// Offered counts the GPUs, or parts of them, that the node offers to Pods, by resource.
 	Offered []Amount `json:"offered"`
 	Health  Health   `json:"health"`
-	// AgentHealth is what the agent says of all GPUs now, where that differs from the condition, which follows.
+	// AgentHealth is what the agent says of all GPUs now. The condition follows, its message within a minute.
 	AgentHealth *Health `json:"agentHealth,omitempty"`
 	// PluginProblem says that the node offers none of its GPUs to Pods.
 	PluginProblem string `json:"pluginProblem,omitempty"`
@@ -116,7 +118,7 @@ func See(o Objects) View {
 	if o.Agent != nil {
 		v.Checks, v.GPUs = o.Agent.Checks, &o.Agent.GPUs
 	}
-	v.AgentHealth = saysNow(o, v.Health)
+	v.AgentHealth = saysNow(o)
 	orders := map[types.UID]*v1alpha1.InPlaceUpdate{}
 	for _, u := range o.Orders {
 		orders[u.Spec.PodUID] = u
@@ -241,15 +243,18 @@ func indexesOf(some []health.Verdict, h Health) string {
 	return strings.Join(all, ",")
 }
 
-// saysNow is what the agent says of all GPUs, where the condition that was read says something else.
-func saysNow(o Objects, said Health) *Health {
+// saysNow is what the agent says of all GPUs; nil if it knows of none.
+func saysNow(o Objects) *Health {
 	all := verdicts(o, func(states.Device) bool { return true })
 	if len(all) == 0 {
 		return nil
 	}
 	h := summed(o, all)
-	if h.Status == said.Status && h.Reason == said.Reason {
-		return nil
+	switch {
+	case h.Status == corev1.ConditionTrue:
+		h.Message = strings.TrimSuffix(fmt.Sprintf("%d GPUs; %s", len(all), h.Message), "; ")
+	case h.Status == corev1.ConditionUnknown && o.Agent.GPUs.State == gpu.Released:
+		h.Message = "the driver is released " + o.Agent.GPUs.Message
 	}
 	return &h
 }

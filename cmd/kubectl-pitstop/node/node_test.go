@@ -90,7 +90,7 @@ func agent(devices ...states.Device) *states.States {
 func released() *states.States {
 	verdict := health.Verdict{Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownReleased, Message: "the driver is released until 2026-01-02T03:10:00Z"}
 	a := agent(device(0, states.Device{Verdict: verdict}), device(1, states.Device{Verdict: verdict}))
-	a.GPUs.State, a.GPUs.Driver = gpu.Released, ""
+	a.GPUs.State, a.GPUs.Driver, a.GPUs.Message = gpu.Released, "", "until 2026-01-02T03:10:00Z"
 	return a
 }
 
@@ -171,12 +171,12 @@ func TestANodeIsShown(t *testing.T) {
 		"a sick GPU stays one while nothing is known": {
 			Node: func() *corev1.Node {
 				n := node(corev1.ConditionFalse, "FatalXID", "GPU 0 (GPU-a): XID 79, which asks for a reboot")
-				n.Annotations = map[string]string{v1alpha1.AnnotationGPURelease: "garbage"}
+				n.Annotations = map[string]string{v1alpha1.AnnotationGPURelease: "2026-01-02T03:10:00Z"}
 				return n
 			}(),
 			Agent: func() *states.States {
 				a := agent(device(0, states.Device{Verdict: health.Verdict{Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownReleased}}))
-				a.GPUs.State, a.GPUs.Missed = gpu.Released, now().Add(-22*time.Second)
+				a.GPUs.State, a.GPUs.Message, a.GPUs.Missed = gpu.Released, "until 2026-01-02T03:10:00Z", now().Add(-22*time.Second)
 				return a
 			}(),
 		},
@@ -193,6 +193,14 @@ func TestANodeIsShown(t *testing.T) {
 				return u
 			}()},
 			Agent: agent(device(0, states.Device{Residents: []states.Resident{{PID: 1986, UsedMiB: 600, Doubt: "NotInProcfs"}, {PID: 0, UsedMiB: 600, Doubt: "Untold"}, {PID: 9, Name: "nvsm", UsedMiB: 1}}})),
+		},
+		"the message of the condition is older, and the annotation is no time": {
+			Node: func() *corev1.Node {
+				n := node(corev1.ConditionFalse, "DeviceLost", "GPU 0 (GPU-a): does not answer any more; the driver is released until 2026-01-02T03:03:00Z")
+				n.Annotations = map[string]string{v1alpha1.AnnotationGPURelease: "garbage"}
+				return n
+			}(),
+			Agent: agent(device(0, states.Device{Verdict: health.Verdict{Status: corev1.ConditionFalse, Reason: v1alpha1.GPUFalseLost, Message: "does not answer any more", Lost: true}})),
 		},
 		"the device plugin is gone": {
 			Node: pluginGone(),

@@ -61,7 +61,7 @@ func (v View) head(b *strings.Builder) {
 	if !v.HasGPUs() {
 		b.WriteString("  nothing is known of GPUs on this node\n")
 	}
-	if mark, text := releaseText(v.ReleaseUntil, v.Now); text != "" {
+	if mark, text := releaseText(v.ReleaseUntil, v.Now); text != "" && !strings.HasSuffix(v.released(), v.ReleaseUntil) {
 		fmt.Fprintln(b, mark+text)
 	}
 	if v.AgentProblem != "" {
@@ -73,15 +73,26 @@ func (v View) head(b *strings.Builder) {
 // A remark is a line of text with its mark.
 type remark struct{ mark, text string }
 
-// health says what the condition means, and what the agent has to say meanwhile. What was False stays so until something
-// is known; anything else that is older than the agent's word is left out.
+// health says what the condition means, in the agent's words of now where it can be asked. What was False stays so until
+// something is known; anything else that is older than the agent's word is left out.
 func (v View) health() []remark {
 	h, now := v.Health, v.AgentHealth
-	said := []remark{{mark(h.Status), h.Message}, {"  ", h.Why}, {"  ", prefixed("what ends it: ", h.Way)}}
-	switch {
-	case now == nil && h.Reason == v1alpha1.GPUUnknownReleased && v.ReleaseUntil == "":
-		return []remark{{"  ", "the release was taken back: the agent takes the driver again within half a minute"}}
-	case now == nil:
+	message := h.Message
+	if now != nil && !v.differs() {
+		message = now.Message
+	}
+	released := v.released()
+	if released != "" && h.Status != corev1.ConditionFalse && !v.differs() {
+		if v.ReleaseUntil == "" {
+			return []remark{{"  ", released}}
+		}
+		message = released
+	}
+	said := []remark{{mark(h.Status), message}, {"  ", h.Why}, {"  ", prefixed("what ends it: ", h.Way)}}
+	if released != "" && released != message {
+		said = append(said, remark{"  ", released})
+	}
+	if !v.differs() {
 		return said
 	}
 	text := fmt.Sprintf("now the agent says %s (%s)", now.Status, now.Reason)
@@ -89,9 +100,27 @@ func (v View) health() []remark {
 		return append(said, remark{"  ", text + "; what was False stays so until something is known"})
 	}
 	return []remark{
-		{mark(now.Status), prefixed(text+", and the condition follows within half a minute: ", cmp.Or(now.Message, now.Why, "nothing is wrong"))},
+		{mark(now.Status), prefixed(text+", and the condition follows within half a minute: ", cmp.Or(now.Message, now.Why))},
 		{"  ", prefixed("what ends it: ", now.Way)},
 	}
+}
+
+// differs reports whether the condition is older than what the agent says.
+func (v View) differs() bool {
+	return v.AgentHealth != nil && (v.AgentHealth.Status != v.Health.Status || v.AgentHealth.Reason != v.Health.Reason)
+}
+
+// released says that the agent has let go of the driver, as far as is known; empty if it has not.
+func (v View) released() string {
+	switch {
+	case v.GPUs != nil && v.GPUs.State != gpu.Released, v.GPUs == nil && v.Health.Reason != v1alpha1.GPUUnknownReleased:
+		return ""
+	case v.ReleaseUntil == "":
+		return "the release of the driver was taken back: the agent takes it again within half a minute"
+	case v.GPUs == nil:
+		return v.Health.Message
+	}
+	return "the driver is released " + v.GPUs.Message
 }
 
 func (v View) checks(b *strings.Builder) {
@@ -167,8 +196,9 @@ func (v View) gpus() []line {
 func (v View) remarks(d states.Device) []line {
 	var lines []line
 	say := func(mark, text string) { lines = append(lines, line{mark, []string{"    " + text}}) }
-	unknown := d.Verdict.Status == corev1.ConditionUnknown && v.AgentHealth == nil && d.Verdict.Reason == v.Health.Reason
-	if d.Verdict.Status != corev1.ConditionTrue && (!unknown || d.Verdict.Message != "" && !strings.Contains(v.Health.Message, d.Verdict.Message)) {
+	toldAbove := d.Verdict.Status == corev1.ConditionUnknown &&
+		(v.released() != "" || d.Verdict.Message == "" && v.AgentHealth != nil && v.AgentHealth.Reason == d.Verdict.Reason)
+	if d.Verdict.Status != corev1.ConditionTrue && !toldAbove {
 		say(mark(d.Verdict.Status), strings.TrimSuffix(string(d.Verdict.Reason)+": "+d.Verdict.Message, ": "))
 	}
 	for _, n := range d.Verdict.Notes {
