@@ -91,7 +91,7 @@ func TestNode(t *testing.T) {
 	b.agentSays(t, answer{data: data})
 	b.want(t, b.run(t.Context(), "node", "node-a"), 0)
 	b.printed(t, `Node node-a  GPUHealthy=True (Healthy)  offers 2 nvidia.com/gpu  driver 570
-  2 GPUs
+  1 GPUs
 
   GPU  UUID   MEMORY      HEALTHY  POD          HOLDS MEMORY
   0    GPU-a  70/100 MiB  True     ns/engine-0  ns/engine-0 engine: python3 (42) 69 MiB
