@@ -23,7 +23,8 @@ import (
 const (
 	// readFor bounds one look at the GPUs.
 	readFor = 4 * time.Second
-	// nodeEvery is the time between two looks at the Node, where the release of the driver is asked for.
+	// nodeEvery is the time between two looks at the Node, where the release of the driver is asked for. While it goes on
+	// each round looks: whoever ends it waits for the driver.
 	nodeEvery = 20 * time.Second
 	// absentEvery is the time between two looks for GPUs on a node that has none.
 	absentEvery = time.Minute

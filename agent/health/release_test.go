@@ -89,6 +89,17 @@ func TestTheFirstLookAtTheNodeComesBeforeTheGPUs(t *testing.T) {
 	}
 }
 
+func TestTheEndOfAReleaseIsSeenInTheNextRound(t *testing.T) {
+	w := newWorld(t)
+	w.asks(10 * time.Minute)
+	w.rounds(5)
+	clear(w.node.Annotations)
+	w.rounds(1)
+	if n := len(w.releases); n != 2 || !w.releases[1].IsZero() {
+		t.Errorf("released %v, want an end", w.releases)
+	}
+}
+
 func TestATimeThatIsPastIsOverForAnAgentThatStarts(t *testing.T) {
 	w := newWorld(t)
 	w.asks(-time.Hour)
@@ -108,9 +119,13 @@ func TestATimeThatIsPastIsOverForAnAgentThatStarts(t *testing.T) {
 func TestAReleaseIsNotForgotten(t *testing.T) {
 	for _, at := range []string{"release", "released", "read", "events"} {
 		w, dir := keeping(t)
+		w.reading.Devices[0].Health.Recovery = nil // the driver does not say whether it was reset
 		w.judged()
-		w.xid("GPU-0", 79)
+		w.xid("GPU-0", 95)
 		w.rounds(9)
+		if got := w.ofNode(); got.Reason != "FatalXID" {
+			t.Fatalf("the Node says %+v", got)
+		}
 		w.asks(10 * time.Minute)
 		asked := false
 		w.called = func(what string) {

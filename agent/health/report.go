@@ -19,7 +19,8 @@ import (
 // readNode reads the Node when it is time, and follows its annotation. A Node that cannot be read changes nothing: the
 // release under way ends by itself. What is decided is kept first, so that an agent that starts anew does the same.
 func (m *Monitor) readNode(ctx context.Context, now time.Time) {
-	if m.node != nil && now.Sub(m.nodeAt) < nodeEvery {
+	before := m.last().release
+	if m.node != nil && now.Sub(m.nodeAt) < nodeEvery && !before.Until.After(now) {
 		return
 	}
 	call, cancel := context.WithTimeout(ctx, callFor)
@@ -31,7 +32,6 @@ func (m *Monitor) readNode(ctx context.Context, now time.Time) {
 		}
 		return
 	}
-	before := m.last().release
 	decide := before.decide
 	if !m.looked {
 		decide = before.first

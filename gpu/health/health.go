@@ -7,8 +7,8 @@
 //
 // An XID is judged by its class. One that asks for a reset or a reboot makes the GPU sick for as long as nothing
 // speaks against it: the driver's recovery action has the last word. Where the driver says, in Config.Good readings in
-// a row, that no action is needed, an XID that asked for a reset is done with; so are all where the driver was let go
-// of or loaded anew since, as for a reset. What an engine's restart brings with it in an update is expected.
+// a row, that no action is needed, an XID that asked for a reset is done with; so it is where the driver was let go of
+// since, as for a reset; and all are where the driver was loaded anew. What an engine's restart brings with it in an update is expected.
 //
 // Uncorrected memory errors are judged by how often they come: they make the GPU unhealthy once the counter grew in
 // Config.Bad readings within Config.Window, be these next to each other or not, and healthy again when it did not for so
@@ -135,6 +135,7 @@ type Error struct {
 type State struct {
 	devices map[string]device
 	driver  string
+	module  uint64
 	// letGo: the driver was released, and what comes after may be another GPU altogether.
 	letGo bool
 	// unattributed are errors of no GPU that is known.

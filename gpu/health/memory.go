@@ -21,6 +21,8 @@ const recalled = "found before the agent was started"
 type Memory struct {
 	// Driver is its version when it was read last; another one makes void what an error began.
 	Driver string `json:"driver,omitempty"`
+	// Module is that of the Reading; another one does so too.
+	Module uint64 `json:"module,omitempty"`
 	// LetGo: the driver was released, and not read since.
 	LetGo bool `json:"letGo,omitempty"`
 	// GPUs are in the order of their UUIDs.
@@ -46,7 +48,7 @@ type Remembered struct {
 
 // Memory returns what is to be kept. Two of the same State are equal.
 func (s State) Memory() Memory {
-	m := Memory{Driver: s.driver, LetGo: s.letGo}
+	m := Memory{Driver: s.driver, Module: s.module, LetGo: s.letGo}
 	for _, uuid := range slices.Sorted(maps.Keys(s.devices)) {
 		d := s.devices[uuid]
 		m.GPUs = append(m.GPUs, Remembered{
@@ -70,7 +72,7 @@ func (d device) kept() []v1alpha1.GPUReason {
 // Recall returns the State of an agent that starts with a Memory. The errors in it are judged anew by their class, which
 // may have been configured otherwise; those that stand make their GPU sick at once, as they have been seen before.
 func (c Config) Recall(m Memory, now time.Time) State {
-	s := State{devices: map[string]device{}, driver: m.Driver, letGo: m.LetGo}
+	s := State{devices: map[string]device{}, driver: m.Driver, module: m.Module, letGo: m.LetGo}
 	for _, r := range m.GPUs {
 		if r.UUID != "" {
 			s.devices[r.UUID] = c.recall(r, now)

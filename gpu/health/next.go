@@ -3,6 +3,7 @@ package health
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +26,8 @@ func Next(c Config, s State, in Input) (State, []Verdict) {
 		}
 	}
 	next := s.with(found, in.Reading)
-	anew := up && (s.letGo || in.Reading.Driver != "" && s.driver != "" && in.Reading.Driver != s.driver)
-	if anew {
+	anew := up && s.anew(in.Reading)
+	if anew || up && s.letGo {
 		maps.DeleteFunc(next.devices, func(uuid string, d device) bool {
 			_, here := found[uuid]
 			return !here && d.verdict.Status != corev1.ConditionFalse // what is sick is not forgotten for being away
@@ -36,8 +37,11 @@ func Next(c Config, s State, in Input) (State, []Verdict) {
 	for uuid, before := range next.devices {
 		d := before.clone()
 		one, here := found[uuid]
-		if anew || here && d.reloaded(one) {
-			d.renew()
+		switch {
+		case anew || here && d.reloaded(one):
+			d.renew(Reset, Reboot)
+		case up && s.letGo:
+			d.renew(Reset)
 		}
 		var stands bool
 		if d.errors, stands = c.gather(d.errors, in, append(owner{uuid}, d.verdict.MIG...)); stands {
@@ -57,7 +61,7 @@ func Next(c Config, s State, in Input) (State, []Verdict) {
 
 // with returns a copy of the state that knows the GPUs that were found, the driver and what was missed.
 func (s State) with(found map[string]gpu.Device, r gpu.Reading) State {
-	next := State{devices: maps.Clone(s.devices), driver: cmp.Or(r.Driver, s.driver), missed: s.missed}
+	next := State{devices: maps.Clone(s.devices), driver: cmp.Or(r.Driver, s.driver), module: cmp.Or(r.Module, s.module), missed: s.missed}
 	if next.devices == nil {
 		next.devices = map[string]device{}
 	}
@@ -94,11 +98,20 @@ func newDevice(uuid string, r gpu.Reading) device {
 	return device{verdict: Verdict{UUID: uuid, Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnjudged, Since: r.At}}
 }
 
-// renew forgets what a reset or another driver has made void. A GPU that is sick stays so until it was read.
-func (d *device) renew() {
+// anew reports whether the driver was loaded anew since it was read last.
+func (s State) anew(r gpu.Reading) bool {
+	return r.Driver != "" && s.driver != "" && r.Driver != s.driver || r.Module != 0 && s.module != 0 && r.Module != s.module
+}
+
+// renew forgets what a reset or another driver has made void: the errors of these classes. While the driver was let go
+// of a GPU may have been reset, and nothing may tell; but only a driver that was loaded anew is as good as a reboot. A
+// GPU that is sick stays so until it was read.
+func (d *device) renew(void ...Class) {
 	d.ecc, d.growths = nil, nil
-	for i := range d.errors {
-		d.errors[i].Stands = false
+	for i, e := range d.errors {
+		if slices.Contains(void, e.Class) {
+			d.errors[i].Stands = false
+		}
 	}
 }
 

@@ -76,6 +76,14 @@ func good(n int, change ...setting) []round {
 	return rounds
 }
 
+// module has the rounds read by a driver that was loaded as module n.
+func module(n uint64, rounds []round) []round {
+	for i := range rounds {
+		rounds[i].reading.Module = n
+	}
+	return rounds
+}
+
 func state(s gpu.State, n int) []round {
 	var rounds []round
 	for range n {
@@ -196,6 +204,10 @@ func TestAGPUIsJudged(t *testing.T) {
 		"a GPU reported as unavailable":                         {script(good(3), event(gpu.Event{UUID: "GPU-a", Kind: gpu.EventUnavailable}, good(2))), no, v1alpha1.GPUFalseXID, "unavailable"},
 		"after a release an XID is judged anew":                 {script(good(3, old), xid(95, good(3, old)), state(gpu.Released, 2), good(3, old)), yes, v1alpha1.GPUTrueHealthy, ""},
 		"after a release it takes three good readings":          {script(good(3, old), xid(95, good(3, old)), state(gpu.Released, 2), good(2, old)), no, v1alpha1.GPUFalseXID, ""},
+		"a release is no reboot":                                {script(good(3), xid(79, good(3)), state(gpu.Released, 2), good(9)), no, v1alpha1.GPUFalseXID, "XID 79"},
+		"a reset in a release is seen by the memory errors":     {script(good(3), xid(79, good(3, ecc(9))), state(gpu.Released, 2), good(3, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"another module of the same driver is as good":          {script(module(1, good(3)), module(1, xid(79, good(3))), state(gpu.Released, 2), module(2, good(3))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"a module that is not told is no other":                 {script(module(1, good(3)), module(1, xid(79, good(3))), good(9)), no, v1alpha1.GPUFalseXID, ""},
 		"a driver that was loaded anew ends an XID":             {script(good(3, old), xid(79, good(3, old)), good(3, old, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"an XID of another GPU is not its own":                  {script(good(3), event(gpu.Event{UUID: "GPU-b", XID: 79, Kind: gpu.EventXID}, good(3))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"an XID of its MIG device is":                           {script(good(3, withMIG), event(gpu.Event{UUID: "MIG-a", XID: 79, Kind: gpu.EventXID}, good(3, withMIG))), no, v1alpha1.GPUFalseXID, ""},

@@ -154,6 +154,19 @@ func TestAnErrorOfOneCallIsAFaultOfOneGPU(t *testing.T) {
 	n.until(t, "sound", sound)
 }
 
+func TestADriverSaysAsWhichModuleItIsLoaded(t *testing.T) {
+	t.Parallel()
+	n := idle(t, twoGPUs())
+	if err := os.MkdirAll(filepath.Join(n.dir, "module", "nvidia"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.install(t)
+	n.start(t, Config{})
+	n.until(t, "of a module", func(r gpu.Reading) bool { return sound(r) && r.Module != 0 })
+	bare := runNode(t, Config{}, twoGPUs())
+	bare.until(t, "of a module that is not known", func(r gpu.Reading) bool { return sound(r) && r.Module == 0 })
+}
+
 func TestAWrongStructIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := twoGPUs()
