@@ -123,7 +123,7 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 	case v1alpha1.WaitingDriver:
 		t = Text{
 			"the agent has let go of the GPU driver, because somebody asked for it with `kubectl pitstop gpu release`; nobody could tell what became of the engine's memory, and whoever asked wants the GPUs idle",
-			"the time that was given is over, or `kubectl pitstop gpu release NODE --end`; the old container serves meanwhile",
+			"the time that was given is over, or `kubectl pitstop gpu release NODE --end`",
 		}
 	case v1alpha1.WaitingUnread:
 		t = Text{
