@@ -78,24 +78,25 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// Run works until ctx ends, and leaves no goroutine and no lock behind.
+// Run works until ctx ends, and leaves no goroutine and no lock behind. What concerns the node alone does not wait for the
+// API server.
 func (a *Agent) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	var wg sync.WaitGroup
 	log := logr.FromContextOrDiscard(ctx)
 	log.Info("agent starts", "node", a.cfg.NodeName, "version", a.cfg.Version)
 	a.events.start(ctx)
 	a.keeper.open(ctx)
-	for _, run := range []func(context.Context){a.pods.run, a.updates.run, a.feed.Run, a.follow, a.renewLease} {
-		wg.Go(func() { run(ctx) })
-	}
 	wg.Go(func() { a.keeper.tend(ctx, a.lookAtAll) })
-	if a.waitForSync(ctx) {
-		for range workers {
-			wg.Go(func() { a.work(ctx) })
-		}
-		wg.Go(func() { a.health.Run(ctx) })
+	a.health.Begin(ctx) // nothing else may read the GPUs before
+	wg.Go(func() { a.health.Run(ctx) })
+	err := a.awaitServer(ctx)
+	if err == nil {
+		a.update(ctx, &wg)
 		<-ctx.Done()
 	}
+	stop()
 	a.queue.ShutDown()
 	wg.Wait()
 	a.images.wait()
@@ -104,7 +105,30 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.looks.wait()
 	a.events.stop()
 	log.Info("agent stops", "node", a.cfg.NodeName)
-	return errors.Join(a.keeper.close())
+	return errors.Join(err, a.keeper.close())
+}
+
+// awaitServer returns an error if the API server may not be used.
+func (a *Agent) awaitServer(ctx context.Context) error {
+	if a.cfg.AwaitServer == nil {
+		return nil
+	}
+	if err := a.cfg.AwaitServer(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil // the agent ends
+}
+
+// update starts what updates Pods, once these and their orders are known.
+func (a *Agent) update(ctx context.Context, wg *sync.WaitGroup) {
+	for _, run := range []func(context.Context){a.pods.run, a.updates.run, a.feed.Run, a.follow, a.renewLease} {
+		wg.Go(func() { run(ctx) })
+	}
+	if a.waitForSync(ctx) {
+		for range workers {
+			wg.Go(func() { a.work(ctx) })
+		}
+	}
 }
 
 // waitForSync returns true once both caches are filled.

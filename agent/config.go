@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -31,6 +32,9 @@ type Config struct {
 
 	// API is how the API server is reached. Required. QPS and burst must be set.
 	API *rest.Config
+	// AwaitServer returns nil once the API server may be used, and an error if it never may; nil: it may at once. Until then
+	// the agent watches its node alone.
+	AwaitServer func(context.Context) error
 	// Runtime is the node's container runtime. Required; the caller closes it.
 	Runtime *cri.Client
 	// Journal says where the journal is. Required.

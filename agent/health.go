@@ -15,8 +15,8 @@ import (
 type healthAPI struct{ agent *Agent }
 
 // Pods implements health.API.
-func (h healthAPI) Pods() []*corev1.Pod {
-	var pods []*corev1.Pod
+func (h healthAPI) Pods() (pods []*corev1.Pod, known bool) {
+	known = h.agent.pods.synced() // before they are listed, so that they are at least those
 	for _, obj := range h.agent.pods.objects.List() {
 		cached, ok := obj.(*corev1.Pod)
 		if !ok {
@@ -26,7 +26,7 @@ func (h healthAPI) Pods() []*corev1.Pod {
 			pods = append(pods, pod)
 		}
 	}
-	return pods
+	return pods, known
 }
 
 // Node implements health.API.
@@ -79,7 +79,7 @@ func slimNode(node *corev1.Node) *corev1.Node {
 // checks are those that the agent makes of its node.
 func (a *Agent) checks() *health.Checks {
 	return health.NewChecks(append([]health.Check{
-		health.CheckOfRuntime(a.cfg.Runtime),
+		health.CheckOfRuntime(a.cfg.Runtime, a.cfg.Clock),
 		health.CheckOfKubelet(a.cfg.KubeletDir),
 		health.CheckOfPlugins(a.cfg.KubeletDir, a.podsHaveDevices),
 		health.CheckOfDisk(a.cfg.Runtime, a.cfg.MinFreeBytes),
@@ -87,6 +87,9 @@ func (a *Agent) checks() *health.Checks {
 	}, a.health.Checks()...)...)
 }
 
-func (a *Agent) podsHaveDevices() bool {
-	return slices.ContainsFunc(healthAPI{a}.Pods(), func(pod *corev1.Pod) bool { return len(extended(pod)) > 0 })
+// podsHaveDevices reports whether Pods of the node have devices, and whether that is known.
+func (a *Agent) podsHaveDevices() (is, known bool) {
+	pods, known := healthAPI{a}.Pods()
+	is = slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return len(extended(pod)) > 0 })
+	return is, is || known
 }

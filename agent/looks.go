@@ -22,9 +22,9 @@ type Residency interface {
 
 // Health judges the condition of GPUs.
 type Health interface {
-	// Sick reports whether one of the GPUs is in no state to start an engine on, and why. What is not known is not
-	// sick.
-	Sick(uuids []string) (why string, sick bool)
+	// Sick returns why one of the Pod's GPUs is in no state to start an engine on; empty if that is known of none. uuids are
+	// those that the last look has found.
+	Sick(pod *corev1.Pod, uuids []string) (why string)
 }
 
 // lookTimeout bounds one look at the GPUs.

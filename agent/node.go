@@ -87,14 +87,16 @@ func (r *nodeReader) read(ctx context.Context, now time.Time) (*corev1.Node, err
 
 // notWhileSick fills in that a GPU of the Pod is in no state to start an engine on, as far as that is known.
 func (a *Agent) notWhileSick(s *sight) {
-	if a.cfg.Health == nil || s.track == nil || s.node.NotNow != "" {
+	if a.cfg.Health == nil || s.node.NotNow != "" || len(extended(s.pod)) == 0 {
 		return
 	}
 	var uuids []string
-	for _, d := range s.track.memory.last.Devices {
-		uuids = append(uuids, d.UUID)
+	if s.track != nil {
+		for _, d := range s.track.memory.last.Devices {
+			uuids = append(uuids, d.UUID)
+		}
 	}
-	if why, sick := a.cfg.Health.Sick(uuids); sick && len(uuids) > 0 {
+	if why := a.cfg.Health.Sick(s.pod, uuids); why != "" {
 		s.node.NotNow, s.node.NotNowMessage, s.node.NotNowUntil = v1alpha1.WaitingGPU, why, s.now.Add(relist)
 	}
 }
@@ -122,8 +124,5 @@ func (a *Agent) notNow(ctx context.Context, pod *corev1.Pod, n *Node) {
 			n.NotNowMessage = fmt.Sprintf("node %s offers no %s: see its device plugin", a.cfg.NodeName, name)
 		}
 		n.NotNowUntil = now.Add(relist)
-	}
-	if sick := a.health.SickPod(pod); sick != "" && n.NotNow == "" {
-		n.NotNow, n.NotNowMessage, n.NotNowUntil = v1alpha1.WaitingGPU, sick, now.Add(relist)
 	}
 }

@@ -180,8 +180,11 @@ func (simGPUs) Look(context.Context, *corev1.Pod) (residency.Sample, error) {
 	return residency.Sample{}, errors.New("looks are the world's")
 }
 
-func (g simGPUs) Sick(uuids []string) (why string, sick bool) {
-	return "XID 79", g.w.sick && len(uuids) > 0
+func (g simGPUs) Sick(_ *corev1.Pod, uuids []string) (why string) {
+	if !g.w.sick || len(uuids) == 0 {
+		return ""
+	}
+	return "XID 79"
 }
 
 func (w *world) probeFails(d time.Duration) {

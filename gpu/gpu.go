@@ -40,6 +40,8 @@ type Reading struct {
 	Message string `json:"message,omitempty"`
 	// Driver is the version of the driver; empty if unknown.
 	Driver string `json:"driver,omitempty"`
+	// Module tells the driver as it is loaded from the one that was loaded before or will be after; 0 if unknown.
+	Module uint64 `json:"module,omitempty"`
 	// Missing are the NVML symbols that the driver lacks and this project knows.
 	Missing []string `json:"missing,omitempty"`
 	// Unmonitored: events cannot be had, so that an XID may have been missed.

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
 	"pitstop.dev/agent/health/states"
@@ -42,10 +44,7 @@ func Ask(ctx context.Context, address string) (states.States, error) {
 	}
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		if cause, ok := errors.AsType[*url.Error](err); ok {
-			err = cause.Err
-		}
-		return out, fmt.Errorf("no answer: %w", err)
+		return out, unanswered(address, err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was read
 	if resp.StatusCode != http.StatusOK {
@@ -55,6 +54,23 @@ func Ask(ctx context.Context, address string) (states.States, error) {
 		return out, fmt.Errorf("answer of %s: %w", address, err)
 	}
 	return out, nil
+}
+
+// unanswered says shortly why there is no answer: it has to fit into a line with what else is wrong.
+func unanswered(address string, err error) error {
+	path, local := strings.CutPrefix(address, "unix://")
+	switch {
+	case local && errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("no answer: there is no %s", path)
+	case local && errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("no answer: nobody serves %s", path)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer within %s", askFor)
+	}
+	if cause, ok := errors.AsType[*url.Error](err); ok {
+		err = cause.Err
+	}
+	return fmt.Errorf("no answer: %w", err)
 }
 
 // AskOrLook returns what the agent says of its node. Where it does not answer these are the checks that can be made

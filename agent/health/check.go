@@ -18,13 +18,15 @@ import (
 )
 
 const (
-	// checkFor bounds one check. node-problem-detector gives its plugins 5 s.
+	// checkFor bounds all that is asked of a node for one answer. node-problem-detector gives its plugins 5 s.
 	checkFor = 3 * time.Second
+	// lookFor is what one look has of it, so that one that ends with its context is in time to say what it found.
+	lookFor = checkFor - 250*time.Millisecond
 	// mostLine is where node-problem-detector cuts what a plugin prints.
 	mostLine = 80
 )
 
-// A Check looks at one thing. Look returns when its context ends.
+// A Check looks at one thing. Look returns when its context ends, and is not called while it looks.
 type Check struct {
 	Name string
 	Look func(context.Context) (states.Status, string)
@@ -32,61 +34,35 @@ type Check struct {
 
 // Checks are made side by side.
 type Checks struct {
-	list []Check
-
-	mu   sync.Mutex
-	busy map[string]bool // a look that did not return; no second one is begun
+	list  []Check
+	looks guard[states.Check]
 }
 
 // NewChecks returns checks to be made in that order.
-func NewChecks(list ...Check) *Checks { return &Checks{list: list, busy: map[string]bool{}} }
+func NewChecks(list ...Check) *Checks { return &Checks{list: list} }
 
 // Run makes all checks. One that does not come back in time is Unknown.
 func (c *Checks) Run(ctx context.Context) []states.Check {
 	ctx, cancel := context.WithTimeout(ctx, checkFor)
 	defer cancel()
+	look, stop := context.WithTimeout(ctx, lookFor)
+	defer stop()
 	out := make([]states.Check, len(c.list))
 	var wg sync.WaitGroup
 	for i, check := range c.list {
-		wg.Go(func() { out[i] = c.one(ctx, check) })
+		wg.Go(func() {
+			found, done := c.looks.within(ctx, check.Name, func() states.Check {
+				status, text := check.Look(look)
+				return states.Check{Name: check.Name, Status: status, Message: text}
+			})
+			if !done {
+				found = states.Check{Name: check.Name, Status: states.Unknown, Message: fmt.Sprintf("no answer within %s", checkFor)}
+			}
+			out[i] = found
+		})
 	}
 	wg.Wait()
 	return out
-}
-
-func (c *Checks) one(ctx context.Context, check Check) states.Check {
-	late := states.Check{Name: check.Name, Status: states.Unknown, Message: fmt.Sprintf("no answer within %s", checkFor)}
-	if !c.begin(check.Name) {
-		return late
-	}
-	found := make(chan states.Check, 1)
-	go func() {
-		status, text := check.Look(ctx)
-		c.end(check.Name)
-		found <- states.Check{Name: check.Name, Status: status, Message: text}
-	}()
-	select {
-	case r := <-found:
-		return r
-	case <-ctx.Done():
-		return late
-	}
-}
-
-func (c *Checks) begin(name string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.busy[name] {
-		return false
-	}
-	c.busy[name] = true
-	return true
-}
-
-func (c *Checks) end(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.busy, name)
 }
 
 // Sum returns the worst outcome, and what there is to say about it in one line of at most 80 characters.

@@ -2,7 +2,6 @@ package health
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 
 	"pitstop.dev/agent/health/states"
 	"pitstop.dev/api/v1alpha1"
@@ -83,6 +84,28 @@ func TestACheckThatHangsIsUnknown(t *testing.T) {
 	})
 }
 
+func TestWhoAsksBesideAnotherGetsTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		looks := 0
+		checks := NewChecks(Check{"runtime", func(context.Context) (states.Status, string) { looks++; <-free; return states.OK, "there" }})
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if got := checks.Run(t.Context())[0]; got.Status != states.OK {
+					t.Errorf("Run() = %+v", got)
+				}
+			})
+		}
+		synctest.Wait()
+		close(free)
+		both.Wait()
+		if looks != 1 {
+			t.Errorf("looked %d times", looks)
+		}
+	})
+}
+
 type runtime struct {
 	err  error
 	free uint64
@@ -115,21 +138,16 @@ func TestTheNodeIsChecked(t *testing.T) {
 	}
 	dir := t.TempDir()
 	bare := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(bare, "device-plugins"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	kubelet := listen(t, filepath.Join(dir, "pod-resources", "kubelet.sock"))
-	plugin := listen(t, filepath.Join(dir, "device-plugins", "nvidia.sock"))
 	down := errors.New("connection refused")
-	yes := func() bool { return true }
 	want := func(c Check, text string) {
 		t.Helper()
 		if got := look(c); !strings.HasPrefix(got, text) {
 			t.Errorf("%q, want %q", got, text)
 		}
 	}
-	want(CheckOfRuntime(runtime{}), "runtime: OK containerd 2.1")
-	want(CheckOfRuntime(runtime{err: down}), "runtime: Problem connection refused")
+	want(CheckOfRuntime(runtime{}, clock.RealClock{}), "runtime: OK containerd 2.1")
+	want(CheckOfRuntime(runtime{err: down}, clock.RealClock{}), "runtime: Problem connection refused")
 	want(CheckOfDisk(runtime{free: 3 << 30}, 10<<30), "disk: Problem 3.0 GiB free for images, 10.0 GiB are needed")
 	want(CheckOfDisk(runtime{free: 30 << 30}, 10<<30), "disk: OK 30.0 GiB")
 	want(CheckOfDisk(runtime{}, 0), "disk: OK 0.0 GiB")
@@ -138,14 +156,8 @@ func TestTheNodeIsChecked(t *testing.T) {
 	want(CheckOfJournal(func() error { return down }), "journal: Problem connection refused")
 	want(CheckOfKubelet(dir), "kubelet: OK")
 	want(CheckOfKubelet(bare), "kubelet: Unknown no socket")
-	want(CheckOfPlugins(dir, nil), "device plugin: OK nvidia.sock")
-	want(CheckOfPlugins(bare, nil), "device plugin: OK none is registered")
-	want(CheckOfPlugins(bare, yes), "device plugin: Problem none is registered, and Pods")
-	want(CheckOfPlugins(filepath.Join(bare, "no"), yes), "device plugin: Unknown open")
 	kubelet()
-	plugin()
 	want(CheckOfKubelet(dir), "kubelet: Problem")
-	want(CheckOfPlugins(dir, nil), "device plugin: Problem nobody serves nvidia.sock")
 }
 
 // residents is a Residency.
@@ -166,7 +178,7 @@ func TestTheAgentAnswersTheCheck(t *testing.T) {
 	w.rounds(1)
 	server := httptest.NewServer(Server{Monitor: w.monitor, Checks: NewChecks(w.monitor.Checks()...), Node: "gpu-0", Version: "v1"})
 	defer server.Close()
-	local := NewChecks(CheckOfRuntime(runtime{err: errors.New("down")}))
+	local := NewChecks(CheckOfRuntime(runtime{err: errors.New("down")}, clock.RealClock{}))
 
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
@@ -197,7 +209,7 @@ func TestTheAgentAnswersTheCheck(t *testing.T) {
 	w.reading.Devices[0].Lost = true
 	w.rounds(1)
 	s = AskOrLook(t.Context(), server.URL, local)
-	if status, line := Sum(s.Checks); status != states.Problem || line != "GPUs: DeviceLost: GPU 0 (GPU-0): does not answer any more" {
+	if status, line := Sum(s.Checks); status != states.Problem || line != "GPUs: DeviceLost: GPU 0: does not answer any more" {
 		t.Errorf("%s %q", status, line)
 	}
 	wantMetrics(t, w.monitor)
@@ -252,17 +264,27 @@ func TestTheCheckLooksItselfWhereTheAgentDoesNotAnswer(t *testing.T) {
 	defer garbage.Close()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
+	dead := filepath.Join(t.TempDir(), "dead.sock")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.SetUnlinkOnClose(false)
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for address, want := range map[string]string{
 		broken.URL:             "agent: " + broken.URL + " answers 404",
 		garbage.URL:            "agent: answer of " + garbage.URL,
 		gone.URL:               "agent: no answer: dial tcp",
-		"unix:///no/such.sock": "agent: no answer: dial unix /no/such.sock: connect: no such file",
+		"unix://" + dead:       "agent: no answer: nobody serves " + dead[:10],
+		"unix:///no/such.sock": "agent: no answer: there is no /no/such.sock",
 	} {
-		s := AskOrLook(t.Context(), address, NewChecks(CheckOfRuntime(runtime{})))
+		s := AskOrLook(t.Context(), address, NewChecks(CheckOfRuntime(runtime{}, clock.RealClock{})))
 		if status, line := Sum(s.Checks); status != states.Unknown || !strings.HasPrefix(line, want) || len(s.Checks) != 2 {
 			t.Errorf("%s %q, want %q", status, line, want)
 		}
-		s = AskOrLook(t.Context(), address, NewChecks(CheckOfRuntime(runtime{err: errors.New("down")})))
+		s = AskOrLook(t.Context(), address, NewChecks(CheckOfRuntime(runtime{err: errors.New("down")}, clock.RealClock{})))
 		if status, line := Sum(s.Checks); status != states.Problem || line != "runtime: down" {
 			t.Errorf("%s %q", status, line)
 		}
@@ -281,48 +303,6 @@ func TestAnAgentThatHangsDoesNotHangTheCheck(t *testing.T) {
 	defer cancel()
 	if s := AskOrLook(ctx, server.URL, NewChecks()); len(s.Checks) != 1 || s.Checks[0].Status != states.Unknown {
 		t.Errorf("checks %+v", s.Checks)
-	}
-}
-
-func TestTheProbeIsChecked(t *testing.T) {
-	w := newWorld(t)
-	for name, tt := range map[string]struct {
-		change func()
-		probe  string
-		gpus   string
-	}{
-		"none":   {func() { w.start(Config{}) }, "OK none is configured", "OK none are looked at"},
-		"new":    {func() { w.start(Config{Reader: w}) }, "Unknown no reading yet", "Unknown not read yet"},
-		"absent": {func() { w.reading = gpu.Reading{State: gpu.Absent}; w.start(Config{Reader: w}); w.rounds(1) }, "OK no NVML library", "OK none on this node"},
-		"dead": {func() {
-			w.reading = gpu.Reading{State: gpu.Unknown, Message: "killed"}
-			w.start(Config{Reader: w})
-			w.rounds(1)
-		}, "Problem killed", "Unknown not read yet"},
-		"released": {func() { w.reading = gpu.Reading{State: gpu.Released}; w.start(Config{Reader: w}); w.rounds(1) }, "OK the driver is released", "Unknown not read yet"},
-		"fresh": {func() {
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
-			w.start(Config{Reader: w})
-			w.rounds(1)
-		}, "OK driver 570", "Unknown NotYetJudged: "},
-		"well": {func() {
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
-			w.start(Config{Reader: w})
-			w.rounds(3)
-		}, "OK driver 570", "OK 1 healthy"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			tt.change()
-			for i, want := range []string{tt.probe, tt.gpus} {
-				status, text := w.monitor.Checks()[i].Look(t.Context())
-				if got := string(status) + " " + text; got != want {
-					t.Errorf("%q, want %q", got, want)
-				}
-			}
-			if _, err := json.Marshal(w.monitor.GPUs(t.Context())); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
 

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
+
+	"k8s.io/utils/clock"
 
 	"pitstop.dev/agent/health/states"
 	"pitstop.dev/cri"
@@ -36,14 +35,24 @@ type Images interface {
 	FreeBytes(context.Context) (uint64, error)
 }
 
-// CheckOfRuntime asks the runtime who it is.
-func CheckOfRuntime(r Runtime) Check {
-	return Check{CheckRuntime, func(ctx context.Context) (states.Status, string) {
+// CheckOfRuntime asks the runtime who it is. One that refuses is a problem. One that does not answer in time may be busy, so
+// that this is Unknown at first: it is a problem once it has lasted for silentFor.
+func CheckOfRuntime(r Runtime, c clock.PassiveClock) Check {
+	var s silence // Checks does not look twice at a time
+	return Check{CheckRuntime, func(ctx context.Context) (status states.Status, text string) {
 		v, err := r.Version(ctx)
-		if err != nil {
-			return states.Problem, err.Error()
+		switch {
+		case err == nil:
+			s = silence{}
+			return states.OK, v.Runtime + " " + v.Version
+		case errors.Is(err, context.DeadlineExceeded):
+			s, status, text = s.next(c.Now())
+			return status, text
+		case ctx.Err() != nil:
+			return states.Unknown, err.Error() // whoever asked has gone
 		}
-		return states.OK, v.Runtime + " " + v.Version
+		s = silence{}
+		return states.Problem, err.Error()
 	}}
 }
 
@@ -61,42 +70,6 @@ func CheckOfKubelet(dir string) Check {
 		default:
 			return states.Problem, err.Error()
 		}
-	}}
-}
-
-// CheckOfPlugins connects to the sockets of the device plugins. A socket that nobody serves is a plugin that went
-// without removing it: kubelet starts no container on its devices any more, once it has forgotten them. wanted reports
-// whether Pods have devices, so that there has to be a plugin; nil: not known.
-func CheckOfPlugins(dir string, wanted func() bool) Check {
-	folder := filepath.Join(dir, "device-plugins")
-	return Check{CheckPlugin, func(ctx context.Context) (states.Status, string) {
-		entries, err := os.ReadDir(folder)
-		if err != nil {
-			return states.Unknown, err.Error()
-		}
-		var up, down []string
-		for _, e := range entries {
-			if e.Type() != fs.ModeSocket || e.Name() == "kubelet.sock" {
-				continue
-			}
-			switch err := connect(ctx, filepath.Join(folder, e.Name())); {
-			case errors.Is(err, syscall.ECONNREFUSED):
-				down = append(down, e.Name())
-			case err != nil:
-				return states.Unknown, err.Error()
-			default:
-				up = append(up, e.Name())
-			}
-		}
-		switch {
-		case len(up) > 0:
-			return states.OK, strings.Join(up, ", ")
-		case len(down) > 0:
-			return states.Problem, "nobody serves " + strings.Join(down, ", ")
-		case wanted != nil && wanted():
-			return states.Problem, "none is registered, and Pods of the node have devices"
-		}
-		return states.OK, "none is registered"
 	}}
 }
 

@@ -23,7 +23,8 @@ type condition struct {
 	Status             corev1.ConditionStatus `json:"status"`
 	Reason             v1alpha1.GPUReason     `json:"reason"`
 	Message            string                 `json:"message"`
-	LastHeartbeatTime  *metav1.Time           `json:"lastHeartbeatTime,omitempty"`
+	LastHeartbeatTime  *metav1.Time           `json:"lastHeartbeatTime,omitempty"` // of a Node
+	LastProbeTime      *metav1.Time           `json:"lastProbeTime,omitempty"`     // of a Pod
 	LastTransitionTime *metav1.Time           `json:"lastTransitionTime,omitempty"`
 }
 
@@ -37,22 +38,35 @@ func keeps(before corev1.ConditionStatus, now health.Summary) bool {
 	return now.Reason == v1alpha1.GPUUnknownUnjudged || before == corev1.ConditionFalse && now.Status == corev1.ConditionUnknown
 }
 
+// rewordEvery is the least time between two writes of other words alone: a driver that hangs has some in each round.
+const rewordEvery = time.Minute
+
+// stands reports whether what an object says may stay as it is: it was written less than so long ago. A time that is
+// yet to come is that of a clock that was set back.
+func stands(written, now time.Time, most time.Duration) bool {
+	age := now.Sub(written)
+	return age >= 0 && age < most
+}
+
 // nodePatch returns the strategic-merge patch of the Node's status that makes its condition say s, and whether one is
-// needed: where something has changed, or the last sign of life is as old as every.
+// needed: where something has changed, or the last sign of life is as old as every. Other words alone wait for rewordEvery.
 func nodePatch(node *corev1.Node, s health.Summary, now time.Time, every time.Duration) (data []byte, needed bool) {
 	c := conditionOf(s)
 	stamp := metav1.NewTime(now)
 	c.LastHeartbeatTime = &stamp
-	i := slices.IndexFunc(node.Status.Conditions, func(o corev1.NodeCondition) bool { return o.Type == v1alpha1.GPUHealthy })
-	if i < 0 {
+	old := nodeCondition(node)
+	if old == nil {
 		c.LastTransitionTime = &stamp
 	} else {
-		old := node.Status.Conditions[i]
 		if keeps(old.Status, s) {
 			return nil, false
 		}
-		same := old.Status == c.Status && old.Reason == string(c.Reason) && old.Message == c.Message
-		if same && now.Sub(old.LastHeartbeatTime.Time) < every {
+		most := every
+		if old.Message != c.Message {
+			most = rewordEvery
+		}
+		alike := old.Status == c.Status && old.Reason == string(c.Reason)
+		if alike && stands(old.LastHeartbeatTime.Time, now, most) {
 			return nil, false
 		}
 		if old.Status != c.Status {
@@ -100,19 +114,10 @@ func reportable(pod *corev1.Pod) bool {
 
 // podPatch returns the strategic-merge patch of the Pod's status that makes its condition say j, and puts on or takes off
 // the hold for a lost GPU, and whether one is needed. That hold is taken off only once all GPUs of the Pod were read.
+// Other words alone wait for rewordEvery, unless something else is written.
 func podPatch(pod *corev1.Pod, j judgement, now time.Time) (data []byte, needed bool) {
 	var r podReport
 	r.Metadata.UID = pod.UID
-	c := conditionOf(j.Summary)
-	old := podCondition(pod)
-	if old == nil || old.Status != c.Status {
-		stamp := metav1.NewTime(now)
-		c.LastTransitionTime = &stamp
-	}
-	differs := old == nil || old.Status != c.Status || old.Reason != string(c.Reason) || old.Message != c.Message
-	if differs && (old == nil || !keeps(old.Status, j.Summary)) {
-		r.Status = &podStatus{Conditions: []condition{c}}
-	}
 	_, held := pod.Annotations[v1alpha1.HoldDevice]
 	switch {
 	case len(j.Lost) > 0 && !held:
@@ -121,11 +126,31 @@ func podPatch(pod *corev1.Pod, j judgement, now time.Time) (data []byte, needed 
 	case len(j.Lost) == 0 && held && j.judged:
 		r.Metadata.Annotations = map[string]*string{v1alpha1.HoldDevice: nil}
 	}
+	c, old := conditionOf(j.Summary), podCondition(pod)
+	stamp := metav1.NewTime(now)
+	c.LastProbeTime = &stamp
+	if old == nil || old.Status != c.Status {
+		c.LastTransitionTime = &stamp
+	}
+	switch alike := old != nil && old.Status == c.Status && old.Reason == string(c.Reason); {
+	case old != nil && keeps(old.Status, j.Summary), alike && old.Message == c.Message:
+	case alike && r.Metadata.Annotations == nil && stands(old.LastProbeTime.Time, now, rewordEvery):
+	default:
+		r.Status = &podStatus{Conditions: []condition{c}}
+	}
 	if r.Status == nil && r.Metadata.Annotations == nil {
 		return nil, false
 	}
 	data, err := json.Marshal(r)
 	return data, err == nil
+}
+
+func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
+	i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == v1alpha1.GPUHealthy })
+	if i < 0 {
+		return nil
+	}
+	return &node.Status.Conditions[i]
 }
 
 func podCondition(pod *corev1.Pod) *corev1.PodCondition {
@@ -157,4 +182,14 @@ func windowOf(pod *corev1.Pod, uuids []string) (health.Window, bool) {
 	}
 	w.From, w.To = mark.At, mark.At.Add(mark.StopTimeout+around)
 	return w, true
+}
+
+// windowsOf returns the windows of all Pods that were given GPUs.
+func windowsOf(pods []*corev1.Pod, assigned map[types.UID][]string) (windows []health.Window) {
+	for _, pod := range pods {
+		if w, ok := windowOf(pod, assigned[pod.UID]); ok && len(w.UUIDs) > 0 {
+			windows = append(windows, w)
+		}
+	}
+	return windows
 }

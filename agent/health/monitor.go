@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,8 @@ import (
 const (
 	// readFor bounds one look at the GPUs.
 	readFor = 4 * time.Second
-	// nodeEvery is the time between two looks at the Node, where the release of the driver is asked for.
+	// nodeEvery is the time between two looks at the Node, where the release of the driver is asked for. While it goes on
+	// each round looks: whoever ends it waits for the driver.
 	nodeEvery = 20 * time.Second
 	// absentEvery is the time between two looks for GPUs on a node that has none.
 	absentEvery = time.Minute
@@ -30,8 +32,9 @@ const (
 
 // An API is what a Monitor needs of the API server.
 type API interface {
-	// Pods returns the Pods of the node. They are shared: nobody may change them.
-	Pods() []*corev1.Pod
+	// Pods returns the Pods of the node, and whether these are known: the API server has listed them. They are shared:
+	// nobody may change them.
+	Pods() (pods []*corev1.Pod, known bool)
 	// Node reads the Node.
 	Node(context.Context) (*corev1.Node, error)
 	// PatchNodeStatus applies a strategic-merge patch to the status of the Node, and returns what it became.
@@ -62,6 +65,10 @@ type Config struct {
 	Assigner Assigner
 	// Residency knows who holds memory; nil: nobody is known.
 	Residency Residency
+	// Dir is the folder in which what a restarted agent has to know is kept, on a local file system; empty: nothing is.
+	Dir string
+	// BootID is that of the node; empty: not known.
+	BootID string
 	// Judge says how GPUs are judged. The zero value is health.Default.
 	Judge health.Config
 	// Every is the time between two readings. Default 5 s.
@@ -97,6 +104,10 @@ type Monitor struct {
 	clock clock.WithTicker
 
 	// What the loop alone uses.
+	keeper   keeper
+	begun    bool
+	looked   bool // at the Node
+	bare     bool // a node without GPUs, when it was looked at last
 	state    health.State
 	seq      uint64
 	node     *corev1.Node
@@ -105,9 +116,13 @@ type Monitor struct {
 	unread   int                    // rounds in a row in which no GPU was read
 	unknown  map[types.UID]int      // rounds in a row in which it was not known which GPUs a Pod has
 	said     corev1.ConditionStatus // of the Node, by the last event
+	waiting  []gpu.Event            // until the Pods are known
+	unheard  bool                   // something could not be written in the last round
 
 	mu   sync.Mutex
 	seen sight
+
+	asking guard[holding]
 }
 
 // A sight is what the last round has found.
@@ -118,7 +133,10 @@ type sight struct {
 	missed       time.Time
 	release      Release
 	pods         map[types.UID]podSight
+	podsKnown    bool
 	errors       map[errorKey]int
+	failed       int    // rounds in a row in which the probe told nothing
+	stale        string // says how old it is, if it is too old to count
 }
 
 type podSight struct {
@@ -135,7 +153,11 @@ type errorKey struct {
 
 // NewMonitor returns a Monitor that does nothing until Run.
 func NewMonitor(cfg Config, api API, c clock.WithTicker) *Monitor {
-	return &Monitor{cfg: cfg.withDefaults(), api: api, clock: c, unknown: map[types.UID]int{}}
+	m := &Monitor{cfg: cfg.withDefaults(), api: api, clock: c, unknown: map[types.UID]int{}, keeper: keeper{clock: c}}
+	if cfg.Dir != "" {
+		m.keeper.path = filepath.Join(cfg.Dir, KeptFile)
+	}
+	return m
 }
 
 // Run watches until ctx ends. Without a probe it returns at once.
@@ -149,53 +171,86 @@ func (m *Monitor) Run(ctx context.Context) {
 		m.Round(ctx)
 		select {
 		case <-ctx.Done():
+			m.end(ctx)
 			return
 		case <-tick.C():
 		}
 	}
 }
 
-// Round looks once, judges, and reports.
+// Round looks once, judges, and reports. What is judged is kept before anybody is told: an agent that ends in between
+// finds what it would have told, and one that ends before has told nothing.
 func (m *Monitor) Round(ctx context.Context) {
 	if m.cfg.Reader == nil {
 		return
 	}
+	m.Begin(ctx)
 	now := m.clock.Now()
 	if m.last().reading.State == gpu.Absent && now.Sub(m.lookedAt) < absentEvery {
 		return
 	}
 	m.lookedAt = now
+	if !m.bare || m.node == nil {
+		m.readNode(ctx, now) // before the GPUs are read: the driver may have to be let go of
+	}
 	reading := m.read(ctx)
-	if reading.State == gpu.Absent && !m.state.Known() {
-		m.publish(sight{reading: reading})
-		return // a node without GPUs
+	pods, known := m.api.Pods()
+	if m.bare = m.without(reading, pods); m.bare {
+		m.publish(sight{reading: reading, release: m.last().release})
+		return
 	}
-	m.readNode(ctx, now)
-	events := m.cfg.Reader.Events(m.seq)
-	for _, e := range events {
-		m.seq = max(m.seq, e.Seq)
-	}
-	pods := m.api.Pods()
 	assigned := map[types.UID][]string{}
-	if m.cfg.Assigner != nil {
+	if m.cfg.Assigner != nil && known {
 		assigned = m.cfg.Assigner.Assigned(ctx, pods, reading)
 	}
-	var windows []health.Window
-	for _, pod := range pods {
-		if w, ok := windowOf(pod, assigned[pod.UID]); ok && len(w.UUIDs) > 0 {
-			windows = append(windows, w)
-		}
+	events := m.events()
+	if !known {
+		events, m.waiting = whileBlind(events, m.cfg.Judge.Expected)
 	}
 	var verdicts []health.Verdict
-	m.state, verdicts = health.Next(m.cfg.Judge, m.state, health.Input{Reading: reading, Events: events, Windows: windows})
+	m.state, verdicts = health.Next(m.cfg.Judge, m.state, health.Input{Reading: reading, Events: events, Windows: windowsOf(pods, assigned)})
+	m.keep(ctx, now)
 	next := sight{
 		reading: reading, verdicts: verdicts, unattributed: m.state.Unattributed(), missed: m.state.Missed(),
-		release: m.last().release, pods: m.judgePods(pods, assigned, verdicts, reading), errors: counted(m.last().errors, verdicts),
+		release: m.last().release, podsKnown: known, pods: m.judgePods(pods, assigned, verdicts, reading), errors: counted(m.last().errors, verdicts),
 	}
 	m.tell(ctx, next)
 	m.publish(next)
-	m.reportPods(ctx, pods, next, now)
-	m.reportNode(ctx, next, now)
+	m.report(ctx, pods, next, now)
+}
+
+// events returns what the driver has told and was not judged yet.
+func (m *Monitor) events() []gpu.Event {
+	told := m.cfg.Reader.Events(m.seq)
+	for _, e := range told {
+		m.seq = max(m.seq, e.Seq)
+	}
+	told, m.waiting = slices.Concat(m.waiting, told), nil
+	return told
+}
+
+// end keeps what the driver has told since the last round: nobody will hear it again.
+func (m *Monitor) end(ctx context.Context) {
+	now, assigned := m.clock.Now(), map[types.UID][]string{}
+	for uid, p := range m.last().pods {
+		assigned[uid] = p.uuids
+	}
+	pods, known := m.api.Pods()
+	events := m.events()
+	if !known {
+		events, _ = whileBlind(events, m.cfg.Judge.Expected)
+	}
+	m.state, _ = health.Next(m.cfg.Judge, m.state, health.Input{
+		Reading: gpu.Reading{At: now, State: gpu.Unknown}, Events: events, Windows: windowsOf(pods, assigned),
+	})
+	m.keep(ctx, now)
+}
+
+// without reports whether this is a node without GPUs: there is no library for any, none is known, and no agent before has
+// said anything of some.
+func (m *Monitor) without(r gpu.Reading, pods []*corev1.Pod) bool {
+	return r.State == gpu.Absent && !m.state.Known() && (m.node == nil || nodeCondition(m.node) == nil) &&
+		!slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return podCondition(p) != nil })
 }
 
 func (m *Monitor) read(ctx context.Context) gpu.Reading {
@@ -221,6 +276,9 @@ func (m *Monitor) last() sight {
 func (m *Monitor) publish(s sight) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if s.reading.State == gpu.Unknown {
+		s.failed = m.seen.failed + 1
+	}
 	m.seen = s
 }
 
@@ -236,7 +294,7 @@ func (m *Monitor) judgePods(pods []*corev1.Pod, assigned map[types.UID][]string,
 		switch {
 		case known && len(uuids) > 0 && len(all) == 0:
 			out[pod.UID] = podSight{name: name, uuids: uuids, judgement: judgement{Summary: health.Summary{
-				Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnread, Message: cmp.Or(r.Message, "no GPU is listed"),
+				Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnread, Message: whyNone(r),
 			}}}
 		case known && len(uuids) > 0:
 			out[pod.UID] = podSight{name: name, uuids: uuids, judgement: judgePod(all, uuids)}
@@ -292,32 +350,23 @@ func (m *Monitor) tell(ctx context.Context, next sight) {
 	}
 }
 
-// SickPod returns why nothing new may be started on the GPUs of a Pod; empty if nothing is known to be wrong with them.
-// What an agent before this one has found holds until this one knows better.
-func (m *Monitor) SickPod(pod *corev1.Pod) string {
+// Sick returns why nothing new may be started on the GPUs of a Pod; empty if nothing is known to be wrong with them. uuids
+// are GPUs that it was found to have besides those that are known here. What an agent before this one has found holds until
+// this one knows better.
+func (m *Monitor) Sick(pod *corev1.Pod, uuids []string) string {
 	if m == nil || m.cfg.Reader == nil {
 		return ""
 	}
-	now := m.last().pods[pod.UID].Summary
-	if why := sick(now); why != "" || now.Status == corev1.ConditionTrue {
+	seen := m.last()
+	now := seen.pods[pod.UID].Summary
+	some, _ := health.Of(seen.verdicts, uuids)
+	if why := cmp.Or(sick(now), sick(health.Sum(some, nil))); why != "" || now.Status == corev1.ConditionTrue {
 		return why
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1alpha1.GPUHealthy && c.Status == corev1.ConditionFalse {
-			return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
-		}
+	if c := podCondition(pod); c != nil && c.Status == corev1.ConditionFalse {
+		return strings.TrimSuffix(c.Reason+": "+c.Message, ": ")
 	}
 	return ""
-}
-
-// Sick reports whether nothing new may be started on GPUs, and why: one of them is known to be unhealthy.
-func (m *Monitor) Sick(uuids []string) (why string, is bool) {
-	if m == nil {
-		return "", false
-	}
-	some, _ := health.Of(m.last().verdicts, uuids)
-	why = sick(health.Sum(some, nil))
-	return why, why != ""
 }
 
 func sick(s health.Summary) string {

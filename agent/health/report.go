@@ -17,24 +17,31 @@ import (
 )
 
 // readNode reads the Node when it is time, and follows its annotation. A Node that cannot be read changes nothing: the
-// release under way ends by itself.
+// release under way ends by itself. What is decided is kept first, so that an agent that starts anew does the same.
 func (m *Monitor) readNode(ctx context.Context, now time.Time) {
-	if m.node != nil && now.Sub(m.nodeAt) < nodeEvery {
+	before := m.last().release
+	if m.node != nil && now.Sub(m.nodeAt) < nodeEvery && !before.Until.After(now) {
 		return
 	}
-	node, err := m.api.Node(ctx)
+	call, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
+	node, err := m.api.Node(call)
 	if err != nil {
 		if ctx.Err() == nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("node cannot be read", "cause", err.Error())
 		}
 		return
 	}
-	m.node, m.nodeAt = node, now
-	before := m.last().release
-	after := before.decide(node.Annotations[v1alpha1.AnnotationGPURelease], now)
+	decide := before.decide
+	if !m.looked {
+		decide = before.first
+	}
+	m.node, m.nodeAt, m.looked = node, now, true
+	after := decide(node.Annotations[v1alpha1.AnnotationGPURelease], now)
 	m.mu.Lock()
 	m.seen.release = after
 	m.mu.Unlock()
+	m.keep(ctx, now)
 	log := logr.FromContextOrDiscard(ctx)
 	switch {
 	case after.Ignored != "" && before.Value != after.Value:
@@ -58,9 +65,31 @@ func (m *Monitor) tellRelease(ctx context.Context, text string) {
 // silent reports whether there is nothing to say: no GPU was ever seen, and that may be only because it is early.
 func (m *Monitor) silent() bool { return !m.state.Known() && m.unread < m.cfg.Judge.Bad }
 
-// reportPods writes on the Pods what has changed. What cannot be written is tried again in the next round. Where no GPU was
-// ever seen only what an agent before this one has written is corrected.
-func (m *Monitor) reportPods(ctx context.Context, pods []*corev1.Pod, s sight, now time.Time) {
+// An API server that does not answer may delay the next reading by less than Config.Every, all in all.
+const (
+	// callFor bounds one request.
+	callFor = time.Second
+	// podsFor bounds what is written on Pods in one round.
+	podsFor = 2 * time.Second
+)
+
+// report writes what has changed. What cannot be written is tried again in the next round.
+func (m *Monitor) report(ctx context.Context, pods []*corev1.Pod, s sight, now time.Time) {
+	err := cmp.Or(m.reportPods(ctx, pods, s, now), m.reportNode(ctx, s, now))
+	switch log := logr.FromContextOrDiscard(ctx); {
+	case ctx.Err() != nil:
+	case err != nil && !m.unheard:
+		log.Info("GPU health cannot be reported yet", "cause", err.Error())
+	case err == nil && m.unheard:
+		log.Info("GPU health is reported")
+	}
+	m.unheard = err != nil
+}
+
+// reportPods writes on the Pods. Where no GPU was ever seen only what an agent before this one has written is corrected.
+func (m *Monitor) reportPods(ctx context.Context, pods []*corev1.Pod, s sight, now time.Time) (failed error) {
+	ctx, cancel := context.WithTimeout(ctx, podsFor)
+	defer cancel()
 	for _, pod := range pods {
 		one, judged := s.pods[pod.UID]
 		if !judged || !reportable(pod) || m.silent() || !m.state.Known() && podCondition(pod) == nil {
@@ -70,48 +99,55 @@ func (m *Monitor) reportPods(ctx context.Context, pods []*corev1.Pod, s sight, n
 		if !needed {
 			continue
 		}
-		old := podCondition(pod)
-		if err := m.api.PatchPodStatus(ctx, pod, data); err != nil {
-			if ctx.Err() == nil {
-				logr.FromContextOrDiscard(ctx).Info("GPU health of a pod is not reported yet", "pod", one.name.String(), "cause", err.Error())
-			}
+		if ctx.Err() != nil {
+			return cmp.Or(failed, ctx.Err())
+		}
+		if err := m.reportPod(ctx, pod, data); err != nil {
+			failed = cmp.Or(failed, fmt.Errorf("pod %s: %w", one.name, err))
 			continue
 		}
 		was := corev1.ConditionUnknown
-		if old != nil {
+		if old := podCondition(pod); old != nil {
 			was = old.Status
 		}
 		m.announce(podRef(pod), was, one.Summary)
 	}
+	return failed
 }
 
-// reportNode writes the Node's condition. Of GPUs that were never seen it speaks only where the Node offers some.
-func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) {
-	if m.node == nil || m.silent() || !m.state.Known() && !offersGPUs(m.node) {
-		return
+func (m *Monitor) reportPod(ctx context.Context, pod *corev1.Pod, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
+	return m.api.PatchPodStatus(ctx, pod, data)
+}
+
+// reportNode writes the Node's condition. Of GPUs that were never seen it speaks only where the Node offers some, or where
+// an agent before has spoken of some.
+func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) error {
+	if m.node == nil || m.silent() || !m.state.Known() && !offersGPUs(m.node) && nodeCondition(m.node) == nil {
+		return nil
 	}
 	sum := m.sumNode(s)
 	data, needed := nodePatch(m.node, sum, now, m.cfg.Heartbeat)
 	if !needed {
-		return
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, callFor)
+	defer cancel()
 	node, err := m.api.PatchNodeStatus(ctx, data)
 	if err != nil {
-		if ctx.Err() == nil {
-			logr.FromContextOrDiscard(ctx).Info("GPU health of the node is not reported yet", "cause", err.Error())
-		}
-		return
+		m.node = nil // it may have come through: read the Node before it is written again
+		return err
 	}
 	if m.said == "" {
 		m.said = corev1.ConditionUnknown
-		for _, c := range m.node.Status.Conditions {
-			if c.Type == v1alpha1.GPUHealthy {
-				m.said = c.Status
-			}
+		if old := nodeCondition(m.node); old != nil {
+			m.said = old.Status
 		}
 	}
 	m.node = node
 	m.said = m.announce(nodeRef(node), m.said, sum)
+	return nil
 }
 
 // sumNode is what the Node's condition is to say.
@@ -123,7 +159,7 @@ func (m *Monitor) sumNode(s sight) health.Summary {
 	case released && len(s.verdicts) == 0:
 		sum.Reason = v1alpha1.GPUUnknownReleased
 	case len(s.verdicts) == 0:
-		texts = append(texts, cmp.Or(s.reading.Message, "no GPU is listed"))
+		texts = append(texts, whyNone(s.reading))
 	case sum.Status == corev1.ConditionTrue:
 		texts = append(texts, fmt.Sprintf("%d GPUs", len(s.verdicts)), sum.Message)
 	case sum.Status == corev1.ConditionFalse || !released:
@@ -138,6 +174,14 @@ func (m *Monitor) sumNode(s sight) health.Summary {
 	}
 	sum.Message = strings.Join(filled(texts), "; ")
 	return sum
+}
+
+// whyNone says why no GPU is known.
+func whyNone(r gpu.Reading) string {
+	if r.State == gpu.Absent {
+		return "the NVML library is gone"
+	}
+	return cmp.Or(r.Message, "no GPU is listed")
 }
 
 func filled(texts []string) []string {

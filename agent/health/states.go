@@ -1,11 +1,14 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -18,27 +21,47 @@ import (
 // A Residency knows who holds memory of the GPUs.
 type Residency interface {
 	// Residents returns the holders by the UUID of the GPU, and whether these are all. The names of Pods are filled in for
-	// their UIDs.
+	// their UIDs. It is not called while it looks.
 	Residents(ctx context.Context, r gpu.Reading) (by map[string][]states.Resident, known bool)
 }
 
-// GPUs returns what is known of the GPUs.
+// A holding is what a Residency has found.
+type holding struct {
+	by    map[string][]states.Resident
+	known bool
+}
+
+// residents returns who holds memory of the GPUs; where that cannot be told in time nobody is known.
+func (m *Monitor) residents(ctx context.Context, r gpu.Reading) holding {
+	if m.cfg.Residency == nil || r.State != gpu.Up {
+		return holding{}
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkFor)
+	defer cancel()
+	look, stop := context.WithTimeout(ctx, lookFor)
+	defer stop()
+	found, _ := m.asking.within(ctx, "residents", func() holding {
+		by, known := m.cfg.Residency.Residents(look, r)
+		m.name(by)
+		return holding{by, known}
+	})
+	return found
+}
+
+// GPUs returns what is known of the GPUs, within checkFor.
 func (m *Monitor) GPUs(ctx context.Context) states.GPUs {
 	if m == nil || m.cfg.Reader == nil {
 		return states.GPUs{}
 	}
-	s := m.last()
+	s := m.now()
 	out := states.GPUs{
 		State: s.reading.State, Message: s.reading.Message, Driver: s.reading.Driver, At: s.reading.At,
-		Missed: s.missed, Unattributed: s.unattributed,
+		Missed: s.missed, Unattributed: s.unattributed, PodsKnown: s.podsKnown,
 	}
-	residents := map[string][]states.Resident{}
-	if m.cfg.Residency != nil && s.reading.State == gpu.Up {
-		residents, out.ResidentsKnown = m.cfg.Residency.Residents(ctx, s.reading)
-		m.name(residents)
-	}
+	holding := m.residents(ctx, s.reading)
+	out.ResidentsKnown = holding.known
 	for _, v := range s.verdicts {
-		d := states.Device{Verdict: v, Residents: residents[v.UUID]}
+		d := states.Device{Verdict: v, Residents: holding.by[v.UUID]}
 		if i := slices.IndexFunc(s.reading.Devices, func(d gpu.Device) bool { return d.UUID == v.UUID }); i >= 0 {
 			d.Name, d.Memory = s.reading.Devices[i].Name, s.reading.Devices[i].Memory
 		}
@@ -56,7 +79,8 @@ func (m *Monitor) GPUs(ctx context.Context) states.GPUs {
 // name fills in the names of the Pods.
 func (m *Monitor) name(by map[string][]states.Resident) {
 	names := map[string]string{}
-	for _, p := range m.api.Pods() {
+	pods, _ := m.api.Pods() // who is not known keeps its UID
+	for _, p := range pods {
 		names[string(p.UID)] = p.Namespace + "/" + p.Name
 	}
 	for _, residents := range by {
@@ -80,7 +104,11 @@ func (m *Monitor) checkProbe() (states.Status, string) {
 	if m == nil || m.cfg.Reader == nil {
 		return states.OK, "none is configured"
 	}
-	switch r := m.last().reading; r.State {
+	s := m.now()
+	if s.stale != "" {
+		return states.Unknown, s.stale
+	}
+	switch r := s.reading; r.State {
 	case gpu.Up:
 		return states.OK, "driver " + r.Driver
 	case gpu.Absent:
@@ -88,6 +116,9 @@ func (m *Monitor) checkProbe() (states.Status, string) {
 	case gpu.Released:
 		return states.OK, "the driver is released"
 	case gpu.Unknown:
+		if s.failed < m.cfg.Judge.Bad {
+			return states.Unknown, r.Message // a single one may be that of a driver that starts
+		}
 		return states.Problem, r.Message
 	}
 	return states.Unknown, "no reading yet"
@@ -97,22 +128,22 @@ func (m *Monitor) checkGPUs() (states.Status, string) {
 	if m == nil || m.cfg.Reader == nil {
 		return states.OK, "none are looked at"
 	}
-	s := m.last()
+	s := m.now()
 	if len(s.verdicts) == 0 {
 		if s.reading.State == gpu.Absent || s.reading.State == gpu.Up {
 			return states.OK, "none on this node"
 		}
-		return states.Unknown, "not read yet"
+		return states.Unknown, cmp.Or(s.stale, "not read yet")
 	}
-	sum := health.Sum(s.verdicts, nil)
+	sum := health.Brief(s.verdicts)
 	switch sum.Status {
 	case corev1.ConditionTrue:
 		return states.OK, strconv.Itoa(len(s.verdicts)) + " healthy"
 	case corev1.ConditionFalse:
-		return states.Problem, string(sum.Reason) + ": " + sum.Message
+		return states.Problem, strings.Join(filled([]string{string(sum.Reason) + ": " + sum.Message, s.stale}), "; ")
 	case corev1.ConditionUnknown:
 	}
-	return states.Unknown, string(sum.Reason) + ": " + sum.Message
+	return states.Unknown, strings.Join(filled([]string{string(sum.Reason), sum.Message}), ": ")
 }
 
 // A Server serves States.
@@ -123,12 +154,14 @@ type Server struct {
 	Node, Version string
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler. All is asked side by side, so that the answer is there within checkFor.
 func (s Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	out := states.States{
-		Node: s.Node, Version: s.Version, At: s.Monitor.clock.Now().UTC(),
-		Checks: s.Checks.Run(r.Context()), GPUs: s.Monitor.GPUs(r.Context()),
-	}
+	out := states.States{Node: s.Node, Version: s.Version, At: s.Monitor.clock.Now().UTC()}
+	ctx := r.Context()
+	var wg sync.WaitGroup
+	wg.Go(func() { out.Checks = s.Checks.Run(ctx) })
+	wg.Go(func() { out.GPUs = s.Monitor.GPUs(ctx) })
+	wg.Wait()
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
@@ -148,7 +181,7 @@ func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
 	if m.cfg.Reader == nil {
 		return
 	}
-	d, s := newDescriptions(), m.last()
+	d, s := newDescriptions(), m.now()
 	gauge := func(desc *prometheus.Desc, is bool, labels ...string) {
 		value := 0.0
 		if is {
@@ -157,7 +190,7 @@ func (m *Monitor) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
 	for _, state := range []gpu.State{gpu.Up, gpu.Absent, gpu.Released, gpu.Unknown} {
-		gauge(d.state, s.reading.State == state, string(state))
+		gauge(d.state, cmp.Or(s.reading.State, gpu.Unknown) == state, string(state))
 	}
 	for _, v := range s.verdicts {
 		for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {

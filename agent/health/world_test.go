@@ -32,8 +32,11 @@ type world struct {
 	events   []gpu.Event
 	assigned map[types.UID][]string
 	releases []time.Time
+	called   func(what string) // before each call of the monitor; nil: nobody looks
 
-	broken  bool // the API server answers nothing
+	broken  bool // the API server refuses all
+	hangs   bool // the API server answers nothing
+	unknown bool // the Pods were not listed yet
 	reads   int  // of the Node
 	writes  []string
 	told    []string
@@ -88,7 +91,14 @@ func (w *world) judged() {
 	w.writes, w.told = nil, nil
 }
 
+func (w *world) call(what string) {
+	if w.called != nil {
+		w.called(what)
+	}
+}
+
 func (w *world) Read(context.Context) gpu.Reading {
+	w.call("read")
 	r := w.reading
 	r.At = w.clock.Now()
 	r.Devices = slices.Clone(r.Devices)
@@ -96,6 +106,7 @@ func (w *world) Read(context.Context) gpu.Reading {
 }
 
 func (w *world) Events(after uint64) []gpu.Event {
+	w.call("events")
 	return slices.DeleteFunc(slices.Clone(w.events), func(e gpu.Event) bool { return e.Seq <= after })
 }
 
@@ -107,39 +118,65 @@ func (w *world) Assigned(_ context.Context, _ []*corev1.Pod, _ gpu.Reading) map[
 	return w.assigned
 }
 
-func (w *world) Release(until time.Time) { w.releases = append(w.releases, until) }
+func (w *world) Release(until time.Time) {
+	w.call("release")
+	w.releases = append(w.releases, until)
+	w.call("released")
+}
 
-func (w *world) Pods() []*corev1.Pod { return slices.Clone(w.pods) }
+func (w *world) Pods() (pods []*corev1.Pod, known bool) {
+	if w.unknown {
+		return nil, false
+	}
+	return slices.Clone(w.pods), true
+}
 
 var errDown = errors.New("the API server is down")
 
-func (w *world) Node(context.Context) (*corev1.Node, error) {
-	w.reads++
-	if w.broken {
-		return nil, errDown
+// answers is the API server's answer to a request, before it is looked at.
+func (w *world) answers(ctx context.Context) error {
+	if w.hangs {
+		<-ctx.Done()
+		return ctx.Err()
 	}
-	return w.node.DeepCopy(), nil
-}
-
-func (w *world) PatchNodeStatus(_ context.Context, data []byte) (*corev1.Node, error) {
-	if w.broken {
-		return nil, errDown
-	}
-	w.writes = append(w.writes, "node")
-	w.node = patched(w.t, w.node, data)
-	return w.node.DeepCopy(), nil
-}
-
-func (w *world) PatchPodStatus(_ context.Context, pod *corev1.Pod, data []byte) error {
 	if w.broken {
 		return errDown
 	}
+	return nil
+}
+
+func (w *world) Node(ctx context.Context) (*corev1.Node, error) {
+	w.call("ask")
+	w.reads++
+	if err := w.answers(ctx); err != nil {
+		return nil, err
+	}
+	return w.node.DeepCopy(), nil
+}
+
+func (w *world) PatchNodeStatus(ctx context.Context, data []byte) (*corev1.Node, error) {
+	if err := w.answers(ctx); err != nil {
+		return nil, err
+	}
+	w.call("patch node")
+	w.writes = append(w.writes, "node")
+	w.node = patched(w.t, w.node, data)
+	w.call("patched node")
+	return w.node.DeepCopy(), nil
+}
+
+func (w *world) PatchPodStatus(ctx context.Context, pod *corev1.Pod, data []byte) error {
+	if err := w.answers(ctx); err != nil {
+		return err
+	}
+	w.call("patch pod")
 	w.writes = append(w.writes, pod.Name)
 	for i, p := range w.pods {
 		if p.UID == pod.UID {
 			w.pods[i] = patched(w.t, p, data)
 		}
 	}
+	w.call("patched pod")
 	return nil
 }
 

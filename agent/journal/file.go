@@ -12,6 +12,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"pitstop.dev/agent/durable"
 )
 
 const (
@@ -236,11 +238,7 @@ func (j *Journal) writeMarker() error {
 }
 
 func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return notWritable(err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+	if err := durable.SyncDir(path); err != nil {
 		return notWritable(err)
 	}
 	return nil

@@ -9,11 +9,15 @@ const GPUHealthy = GroupName + "/GPUHealthy"
 
 // AnnotationGPURelease is the annotation of a Node that asks the agent to let go of the GPU driver until the time
 // that it says, as RFC 3339: an open handle keeps GPUs from being reset and their MIG mode from being changed. A
-// time that is past, or more than MostGPURelease ahead, is ignored, and the Node's condition says so.
+// time that is past when it is written, or more than MostGPURelease ahead, is ignored, and the Node's condition says so.
 const AnnotationGPURelease = GroupName + "/gpu-release-until"
 
 // MostGPURelease is how far ahead the time of AnnotationGPURelease may be.
 const MostGPURelease = time.Hour
+
+// LeastGPURelease is the shortest release that makes sense: an agent looks every 20 seconds whether one is asked for, and
+// takes some to let go.
+const LeastGPURelease = time.Minute
 
 // GPUReason is the reason of a condition GPUHealthy. The list is closed.
 type GPUReason string

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
 
 	"pitstop.dev/agent/health"
 	"pitstop.dev/agent/health/states"
@@ -60,7 +61,7 @@ func (f checkFlags) run(ctx context.Context, out io.Writer) error {
 	runtime, err := f.dial()
 	if err == nil {
 		defer runtime.Close() //nolint:errcheck // the process ends
-		local = append(local, health.CheckOfRuntime(runtime), health.CheckOfDisk(runtime, f.minFree))
+		local = append(local, health.CheckOfRuntime(runtime, clock.RealClock{}), health.CheckOfDisk(runtime, f.minFree))
 	} else {
 		local = append(local, health.Check{Name: health.CheckRuntime, Look: func(context.Context) (states.Status, string) {
 			return states.Unknown, err.Error()

@@ -55,7 +55,7 @@ func (f *flags) bind(fs *pflag.FlagSet) {
 	fs.StringVar(&f.identity, "identity", os.Getenv("POD_UID"), "holder of the Lease: the UID of the agent's Pod (env POD_UID)")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; empty: the service account of the Pod")
 	f.bindRuntime(fs)
-	fs.StringVar(&f.journalDir, "journal-dir", "/var/lib/pitstop/agent", "folder of the journal, on a local file system")
+	fs.StringVar(&f.journalDir, "journal-dir", "/var/lib/pitstop/agent", "folder of the journal and of what is remembered of the GPUs, on a local file system")
 	fs.StringVar(&f.listen, "listen", ":9464", "address of /healthz, /readyz, /v1/states and /metrics")
 	fs.StringVar(&f.socket, "socket", socketPath, "socket of the same for the node itself, as for pitstop-agent check; empty: none")
 	fs.IntVar(&f.parallel, "parallel", 2, "pulls at a time")
@@ -134,7 +134,7 @@ var errTooOld = errors.New("the API server is too old")
 func awaitServer(ctx context.Context, cfg *rest.Config) error {
 	log := logr.FromContextOrDiscard(ctx)
 	for {
-		err := checkServer(ctx, cfg)
+		err := askServer(ctx, cfg)
 		if err == nil || errors.Is(err, errTooOld) || ctx.Err() != nil {
 			return err
 		}
@@ -144,6 +144,13 @@ func awaitServer(ctx context.Context, cfg *rest.Config) error {
 		case <-time.After(2 * time.Second):
 		}
 	}
+}
+
+// askServer is checkServer with a deadline: a server that says nothing is not waited for longer than one that is not there.
+func askServer(ctx context.Context, cfg *rest.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return checkServer(ctx, cfg)
 }
 
 // checkServer refuses to run on a Kubernetes that is too old.

@@ -26,7 +26,7 @@ func (f healthFlags) watch(cfg *agent.Config, s *gpuSources) error {
 	if judge.Classes, err = judge.Classes.Override(f.xidClasses); err != nil {
 		return fmt.Errorf("--xid-class: %w", err)
 	}
-	cfg.GPUs = health.Config{Judge: judge}
+	cfg.GPUs = health.Config{Judge: judge, Dir: cfg.Journal.Dir, BootID: cfg.Journal.BootID}
 	if s == nil {
 		return nil
 	}

@@ -63,6 +63,7 @@ func run(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
+	cfg.AwaitServer = func(ctx context.Context) error { return awaitServer(ctx, cfg.API) }
 	gpus := f.gpus.sources(cfg, runtime)
 	if err := f.health.watch(&cfg, gpus); err != nil {
 		return err
@@ -73,12 +74,7 @@ func run(ctx context.Context, f flags) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		if err := awaitServer(ctx, cfg.API); err != nil {
-			return err
-		}
-		return a.Run(ctx)
-	})
+	g.Go(func() error { return a.Run(ctx) })
 	g.Go(func() error { return serve(ctx, f, a.Handler()) })
 	g.Go(func() error { return gpus.run(ctx) })
 	return g.Wait()

@@ -22,6 +22,7 @@ func main() {
 	var o nvml.Options
 	flag.StringVar(&o.Library, "library", "libnvidia-ml.so.1", "name or path of NVIDIA's library")
 	flag.StringVar(&o.Proc, "proc", "/proc", "where procfs is mounted")
+	flag.StringVar(&o.Sys, "sys", "/sys", "where sysfs is mounted")
 	symbols := flag.Bool("symbols", false, "list the functions of NVML that the probe knows, and whether the library has them; then exit")
 	flag.Parse()
 	if *symbols {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/gpu"
@@ -24,7 +25,7 @@ const (
 const faultyClocks = 0x8 | 0x40 | 0x80
 
 // find looks for one kind of finding in what was read.
-func (d *device) find(reason v1alpha1.GPUReason, r gpu.Device) (finding, string) {
+func (d *device) find(c Config, reason v1alpha1.GPUReason, r gpu.Device) (finding, string) {
 	if reason == v1alpha1.GPUFalseLost && r.Lost {
 		return isBad, "does not answer any more"
 	}
@@ -44,7 +45,10 @@ func (d *device) find(reason v1alpha1.GPUReason, r gpu.Device) (finding, string)
 		}
 		return badIf(*h.Recovery != gpu.RecoveryNone), "needs " + action(*h.Recovery)
 	case v1alpha1.GPUFalseECC:
-		return d.grown(h.UncorrectedECC)
+		if h.UncorrectedECC == nil {
+			return isUnknown, ""
+		}
+		return badIf(len(d.growths) >= c.Bad), "uncorrected memory errors keep coming"
 	case v1alpha1.GPUFalseRemap:
 		if h.RemapFailed == nil {
 			return isUnknown, ""
@@ -101,15 +105,19 @@ func (e Error) words() string {
 	return "reported as unavailable"
 }
 
-// grown judges the counter of uncorrected memory errors by what it grew by.
-func (d *device) grown(now *uint64) (finding, string) {
+// count takes the counter of uncorrected memory errors. What counts is the readings in which it grew: many errors in
+// one reading are one row of memory that was read, and one such is the application's, whose memory it was.
+func (d *device) count(c Config, now *uint64, at time.Time) {
+	d.growths = slices.DeleteFunc(d.growths, func(t time.Time) bool { return at.Sub(t) > c.Window })
 	if now == nil {
-		return isUnknown, ""
+		return
 	}
-	before := d.ecc
+	if d.ecc != nil && *now > *d.ecc {
+		d.growths = append(d.growths, at)
+		d.growths = d.growths[max(0, len(d.growths)-c.Bad):] // older ones change nothing
+	}
 	n := *now
 	d.ecc = &n
-	return badIf(before != nil && n > *before), "uncorrected memory errors keep coming"
 }
 
 // links judges the links that were up before.

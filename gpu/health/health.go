@@ -7,10 +7,15 @@
 //
 // An XID is judged by its class. One that asks for a reset or a reboot makes the GPU sick for as long as nothing
 // speaks against it: the driver's recovery action has the last word. Where the driver says, in Config.Good readings in
-// a row, that no action is needed, an XID that asked for a reset is done with; so are all where the driver was let go
-// of or loaded anew since, as for a reset. What an engine's restart brings with it in an update is expected.
+// a row, that no action is needed, an XID that asked for a reset is done with; so it is where the driver was let go of
+// since, as for a reset; and all are where the driver was loaded anew. What an engine's restart brings with it in an update is expected.
 //
-// Counters are judged by what they grow by, links by whether they were up before. Next is a pure function.
+// Uncorrected memory errors are judged by how often they come: they make the GPU unhealthy once the counter grew in
+// Config.Bad readings within Config.Window, be these next to each other or not, and healthy again when it did not for so
+// long. Links are judged by whether they were up before.
+//
+// An agent that is restarted forgives nothing: what no reading would tell again is in a Memory. Next, Memory and Recall are
+// pure functions.
 package health
 
 import (
@@ -36,7 +41,8 @@ type Config struct {
 	Bad int
 	// Good is how many good readings in a row make a GPU healthy.
 	Good int
-	// Window is how long after the first one the same XID of the same GPU is no news.
+	// Window is how long after the first one the same XID of the same GPU is no news, and how long a memory error
+	// counts.
 	Window time.Duration
 }
 
@@ -56,8 +62,8 @@ func (c Config) Validate() error {
 	if c.Bad < 1 || c.Good < 1 {
 		errs = append(errs, fmt.Errorf("%d bad and %d good readings: at least one of each is needed", c.Bad, c.Good))
 	}
-	if c.Window < 0 {
-		errs = append(errs, fmt.Errorf("window %s is negative", c.Window))
+	if c.Window <= 0 {
+		errs = append(errs, fmt.Errorf("window %s: it must be positive", c.Window))
 	}
 	for _, xid := range slices.Sorted(maps.Keys(c.Classes)) {
 		if !slices.Contains(classes(), c.Classes[xid]) {
@@ -129,6 +135,7 @@ type Error struct {
 type State struct {
 	devices map[string]device
 	driver  string
+	module  uint64
 	// letGo: the driver was released, and what comes after may be another GPU altogether.
 	letGo bool
 	// unattributed are errors of no GPU that is known.
@@ -152,8 +159,9 @@ type device struct {
 	tracks  map[v1alpha1.GPUReason]track
 	// sound counts the readings in a row with nothing bad in them, unread those without this GPU.
 	sound, unread int
-	// ecc is the counter when it was last read; nil: never.
-	ecc *uint64
+	// ecc is the counter of uncorrected memory errors when it was last read; nil: never. growths are when it last grew.
+	ecc     *uint64
+	growths []time.Time
 	// up are the links that were up.
 	up map[int]bool
 	// errors are what the driver reported.
@@ -171,6 +179,7 @@ type track struct {
 
 func (d device) clone() device {
 	d.tracks, d.up, d.errors = maps.Clone(d.tracks), maps.Clone(d.up), slices.Clone(d.errors)
+	d.growths = slices.Clone(d.growths)
 	if d.tracks == nil {
 		d.tracks = map[v1alpha1.GPUReason]track{}
 	}
@@ -191,7 +200,8 @@ func severity() []v1alpha1.GPUReason {
 	}
 }
 
-// atOnce are the findings that wait for no second reading.
+// atOnce are the findings that wait for no second reading: the driver's own judgement, and memory errors, which are
+// found only once they came in Config.Bad readings.
 func atOnce(r v1alpha1.GPUReason) bool {
-	return r == v1alpha1.GPUFalseLost || r == v1alpha1.GPUFalseRecovery
+	return r == v1alpha1.GPUFalseLost || r == v1alpha1.GPUFalseRecovery || r == v1alpha1.GPUFalseECC
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -25,42 +26,42 @@ func Next(c Config, s State, in Input) (State, []Verdict) {
 		}
 	}
 	next := s.with(found, in.Reading)
-	anew := up && (s.letGo || in.Reading.Driver != "" && s.driver != "" && in.Reading.Driver != s.driver)
-	if anew {
+	anew := up && s.anew(in.Reading)
+	if anew || up && s.letGo {
 		maps.DeleteFunc(next.devices, func(uuid string, d device) bool {
 			_, here := found[uuid]
 			return !here && d.verdict.Status != corev1.ConditionFalse // what is sick is not forgotten for being away
 		})
 	}
 	next.unattributed, _ = c.gather(s.unattributed, in, next.strangers(in.Events))
-	verdicts := make([]Verdict, 0, len(next.devices))
 	for uuid, before := range next.devices {
 		d := before.clone()
 		one, here := found[uuid]
-		if anew || here && d.reloaded(one) {
-			d.renew()
+		switch {
+		case anew || here && d.reloaded(one):
+			d.renew(Reset, Reboot)
+		case up && s.letGo:
+			d.renew(Reset)
 		}
 		var stands bool
 		if d.errors, stands = c.gather(d.errors, in, append(owner{uuid}, d.verdict.MIG...)); stands {
 			d.overruled = 0
 		}
 		if here {
-			d.look(c, one)
+			d.look(c, in.Reading.At, one)
 		} else {
 			d.miss(c)
 		}
 		d.judge(c, in.Reading, found)
 		next.devices[uuid] = d
-		verdicts = append(verdicts, d.verdict)
 	}
 	next.letGo = in.Reading.State == gpu.Released || s.letGo && !up
-	slices.SortFunc(verdicts, func(a, b Verdict) int { return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID)) })
-	return next, verdicts
+	return next, next.Verdicts()
 }
 
 // with returns a copy of the state that knows the GPUs that were found, the driver and what was missed.
 func (s State) with(found map[string]gpu.Device, r gpu.Reading) State {
-	next := State{devices: maps.Clone(s.devices), driver: cmp.Or(r.Driver, s.driver), missed: s.missed}
+	next := State{devices: maps.Clone(s.devices), driver: cmp.Or(r.Driver, s.driver), module: cmp.Or(r.Module, s.module), missed: s.missed}
 	if next.devices == nil {
 		next.devices = map[string]device{}
 	}
@@ -97,11 +98,20 @@ func newDevice(uuid string, r gpu.Reading) device {
 	return device{verdict: Verdict{UUID: uuid, Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnjudged, Since: r.At}}
 }
 
-// renew forgets what a reset or another driver has made void. A GPU that is sick stays so until it was read.
-func (d *device) renew() {
-	d.ecc = nil
-	for i := range d.errors {
-		d.errors[i].Stands = false
+// anew reports whether the driver was loaded anew since it was read last.
+func (s State) anew(r gpu.Reading) bool {
+	return r.Driver != "" && s.driver != "" && r.Driver != s.driver || r.Module != 0 && s.module != 0 && r.Module != s.module
+}
+
+// renew forgets what a reset or another driver has made void: the errors of these classes. While the driver was let go
+// of a GPU may have been reset, and nothing may tell; but only a driver that was loaded anew is as good as a reboot. A
+// GPU that is sick stays so until it was read.
+func (d *device) renew(void ...Class) {
+	d.ecc, d.growths = nil, nil
+	for i, e := range d.errors {
+		if slices.Contains(void, e.Class) {
+			d.errors[i].Stands = false
+		}
 	}
 }
 
@@ -123,15 +133,18 @@ func (d *device) miss(c Config) {
 }
 
 // look takes what was read of the GPU.
-func (d *device) look(c Config, r gpu.Device) {
+func (d *device) look(c Config, at time.Time, r gpu.Device) {
 	d.verdict.Index = r.Index
 	d.verdict.MIG = nil
 	for _, m := range r.MIG {
 		d.verdict.MIG = append(d.verdict.MIG, m.UUID)
 	}
+	if !r.Lost && r.Fault == "" {
+		d.count(c, r.Health.UncorrectedECC, at)
+	}
 	bad, known := false, r.Lost
 	for _, reason := range severity() {
-		state, detail := d.find(reason, r)
+		state, detail := d.find(c, reason, r)
 		t := d.tracks[reason]
 		switch state {
 		case isBad:

@@ -76,6 +76,14 @@ func good(n int, change ...setting) []round {
 	return rounds
 }
 
+// module has the rounds read by a driver that was loaded as module n.
+func module(n uint64, rounds []round) []round {
+	for i := range rounds {
+		rounds[i].reading.Module = n
+	}
+	return rounds
+}
+
 func state(s gpu.State, n int) []round {
 	var rounds []round
 	for range n {
@@ -95,9 +103,9 @@ func event(e gpu.Event, rounds []round) []round {
 }
 
 // updating opens an update of the GPU's Pod over all the rounds.
-func updating(rounds []round, uuids ...string) []round {
+func updating(rounds []round) []round {
 	for i := range rounds {
-		rounds[i].windows = []health.Window{{UUIDs: append(uuids, "GPU-a"), From: start}}
+		rounds[i].windows = []health.Window{{UUIDs: []string{"GPU-a"}, From: start}}
 	}
 	return rounds
 }
@@ -160,6 +168,14 @@ func TestAGPUIsJudged(t *testing.T) {
 		"one memory error is the application's":                 {script(good(3, ecc(7)), good(3, ecc(8))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"many memory errors from before are none":               {good(3, ecc(900)), yes, v1alpha1.GPUTrueHealthy, ""},
 		"memory errors that keep coming are the GPU's":          {script(good(3), good(1, ecc(8)), good(1, ecc(9))), no, v1alpha1.GPUFalseECC, ""},
+		"two memory errors in ten minutes keep coming":          {script(good(3), good(50, ecc(8)), good(1, ecc(9))), no, v1alpha1.GPUFalseECC, ""},
+		"two memory errors in an hour do not":                   {script(good(3), good(70, ecc(8)), good(3, ecc(9))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"many memory errors in one reading are one":             {script(good(3), good(3, ecc(90))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"memory errors that came are not over at once":          {script(good(3), good(1, ecc(8)), good(30, ecc(9))), no, v1alpha1.GPUFalseECC, ""},
+		"memory errors are over after ten minutes without one":  {script(good(3), good(1, ecc(8)), good(63, ecc(9))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"they are over once a reset made the counter start":     {script(good(3), good(1, ecc(8)), good(1, ecc(9)), good(3, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"errors of a counter that is not told are not over":     {script(good(3), good(1, ecc(8)), good(1, ecc(9)), good(99, noECC)), no, v1alpha1.GPUFalseECC, ""},
+		"an error beside a counter that is not told counts":     {script(good(3), good(1, ecc(8)), good(9, noECC), good(1, ecc(9))), no, v1alpha1.GPUFalseECC, ""},
 		"a counter that starts anew is no error":                {script(good(3), good(1, ecc(0)), good(1, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"a row that could not be replaced":                      {script(good(3), good(2, remapFails)), no, v1alpha1.GPUFalseRemap, ""},
 		"a link that was up and is down":                        {script(good(3), good(2, cut)), no, v1alpha1.GPUFalseLink, "NVLink 0 down"},
@@ -188,6 +204,10 @@ func TestAGPUIsJudged(t *testing.T) {
 		"a GPU reported as unavailable":                         {script(good(3), event(gpu.Event{UUID: "GPU-a", Kind: gpu.EventUnavailable}, good(2))), no, v1alpha1.GPUFalseXID, "unavailable"},
 		"after a release an XID is judged anew":                 {script(good(3, old), xid(95, good(3, old)), state(gpu.Released, 2), good(3, old)), yes, v1alpha1.GPUTrueHealthy, ""},
 		"after a release it takes three good readings":          {script(good(3, old), xid(95, good(3, old)), state(gpu.Released, 2), good(2, old)), no, v1alpha1.GPUFalseXID, ""},
+		"a release is no reboot":                                {script(good(3), xid(79, good(3)), state(gpu.Released, 2), good(9)), no, v1alpha1.GPUFalseXID, "XID 79"},
+		"a reset in a release is seen by the memory errors":     {script(good(3), xid(79, good(3, ecc(9))), state(gpu.Released, 2), good(3, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"another module of the same driver is as good":          {script(module(1, good(3)), module(1, xid(79, good(3))), state(gpu.Released, 2), module(2, good(3))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"a module that is not told is no other":                 {script(module(1, good(3)), module(1, xid(79, good(3))), good(9)), no, v1alpha1.GPUFalseXID, ""},
 		"a driver that was loaded anew ends an XID":             {script(good(3, old), xid(79, good(3, old)), good(3, old, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"an XID of another GPU is not its own":                  {script(good(3), event(gpu.Event{UUID: "GPU-b", XID: 79, Kind: gpu.EventXID}, good(3))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"an XID of its MIG device is":                           {script(good(3, withMIG), event(gpu.Event{UUID: "MIG-a", XID: 79, Kind: gpu.EventXID}, good(3, withMIG))), no, v1alpha1.GPUFalseXID, ""},
@@ -283,7 +303,8 @@ func TestTheWorstGPUDecides(t *testing.T) {
 		"one that is not known":            {[]health.Verdict{fine, dark}, nil, health.Summary{Status: maybe, Reason: v1alpha1.GPUUnknownUnread, Message: "GPU 3 (GPU-3): dark"}},
 		"one that is not there":            {[]health.Verdict{fine}, []string{"GPU-9"}, health.Summary{Status: maybe, Reason: v1alpha1.GPUUnknownUnread, Message: "GPU-9: is not among the GPUs of the node"}},
 		"one that is sick beats unknown":   {[]health.Verdict{dark, hot, fine}, []string{"GPU-9"}, health.Summary{Status: no, Reason: v1alpha1.GPUFalseThermal, Message: "GPU 1 (GPU-1): hot"}},
-		"the gravest of two gives the why": {[]health.Verdict{hot, gone}, nil, health.Summary{Status: no, Reason: v1alpha1.GPUFalseLost, Message: "GPU 1 (GPU-1): hot, GPU 2 (GPU-2): gone", Lost: []string{"GPU-2"}}},
+		"the gravest gives the why, first": {[]health.Verdict{hot, gone}, nil, health.Summary{Status: no, Reason: v1alpha1.GPUFalseLost, Message: "GPU 2 (GPU-2): gone, GPU 1 (GPU-1): hot", Lost: []string{"GPU-2"}}},
+		"the same is said once":            {[]health.Verdict{dark, verdict(5, maybe, v1alpha1.GPUUnknownUnread, "dark")}, nil, health.Summary{Status: maybe, Reason: v1alpha1.GPUUnknownUnread, Message: "GPUs 3 (GPU-3), 5 (GPU-5): dark"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, health.Sum(tt.verdicts, tt.missing)); diff != "" {
@@ -291,9 +312,12 @@ func TestTheWorstGPUDecides(t *testing.T) {
 			}
 		})
 	}
+	if got, want := health.Brief([]health.Verdict{hot, gone, dark}).Message, "GPU 2: gone, GPU 1: hot"; got != want {
+		t.Errorf("in brief: %q, want %q", got, want)
+	}
 	many := make([]health.Verdict, 20)
 	for i := range many {
-		many[i] = hot
+		many[i] = verdict(i, no, v1alpha1.GPUFalseThermal, fmt.Sprintf("hot, %d degrees", i))
 	}
 	for _, s := range []health.Summary{health.Sum([]health.Verdict{long}, nil), health.Sum(append([]health.Verdict{hot}, long), nil), health.Sum(many, nil)} {
 		if len(s.Message) > 520 {

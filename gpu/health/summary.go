@@ -1,8 +1,10 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +41,15 @@ func Of(all []Verdict, uuids []string) (some []Verdict, missing []string) {
 
 // Sum sums verdicts up. missing are GPUs that should be there and are not known. Of no GPUs at all nothing is known.
 func Sum(verdicts []Verdict, missing []string) Summary {
+	return sum(verdicts, missing, func(v Verdict) string { return fmt.Sprintf("%d (%s)", v.Index, v.UUID) })
+}
+
+// Brief sums verdicts up with the indexes of GPUs alone, for a line that is short.
+func Brief(verdicts []Verdict) Summary {
+	return sum(verdicts, nil, func(v Verdict) string { return strconv.Itoa(v.Index) })
+}
+
+func sum(verdicts []Verdict, missing []string, name func(Verdict) string) Summary {
 	s := Summary{Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnread}
 	for _, v := range verdicts {
 		if v.Lost {
@@ -58,28 +69,49 @@ func Sum(verdicts []Verdict, missing []string) Summary {
 			continue
 		}
 		s.Status = status
-		if len(some) > 0 {
-			s.Reason = gravest(some)
+		if gravestFirst(some); len(some) > 0 {
+			s.Reason = some[0].Reason
 		}
-		for _, v := range some {
-			if text := v.text(); text != "" {
-				texts = append(texts, text)
-			}
-		}
-		s.Message = bound(texts)
+		s.Message = bound(append(texts, said(some, name)...))
 		return s
 	}
 	return s
 }
 
-// gravest returns the first reason in the order of severity; those that are not in it count in the order given.
-func gravest(some []Verdict) v1alpha1.GPUReason {
-	for _, r := range severity() {
-		if slices.ContainsFunc(some, func(v Verdict) bool { return v.Reason == r }) {
-			return r
+// gravestFirst orders verdicts by how grave their reasons are, so that a message begins with what its reason says.
+func gravestFirst(some []Verdict) {
+	order := severity()
+	rank := func(v Verdict) int {
+		if i := slices.Index(order, v.Reason); i >= 0 {
+			return i
 		}
+		return len(order)
 	}
-	return some[0].Reason
+	slices.SortStableFunc(some, func(a, b Verdict) int { return cmp.Compare(rank(a), rank(b)) })
+}
+
+// said puts verdicts into words, those of which the same is to be said together. Of some there is nothing to say.
+func said(some []Verdict, name func(Verdict) string) []string {
+	var texts []string
+	names := map[string][]string{}
+	for _, v := range some {
+		text := v.text()
+		if text == "" {
+			continue
+		}
+		if names[text] == nil {
+			texts = append(texts, text)
+		}
+		names[text] = append(names[text], name(v))
+	}
+	for i, text := range texts {
+		kind := "GPU "
+		if len(names[text]) > 1 {
+			kind = "GPUs "
+		}
+		texts[i] = kind + strings.Join(names[text], ", ") + ": " + text
+	}
+	return texts
 }
 
 // text is the verdict in words; empty if there is nothing to say.
@@ -88,10 +120,7 @@ func (v Verdict) text() string {
 	if v.Message != "" {
 		words = append([]string{v.Message}, words...)
 	}
-	if len(words) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("GPU %d (%s): %s", v.Index, v.UUID, strings.Join(words, "; "))
+	return strings.Join(words, "; ")
 }
 
 // bound joins texts, and leaves out at the end what would be too much.

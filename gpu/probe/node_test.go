@@ -91,7 +91,7 @@ func (n *node) start(t *testing.T, cfg Config) {
 	}
 	cfg.Path = filepath.Join(dir, "pitstop-gpu-probe")
 	cfg.Env = []string{stub.Env + "=" + n.state.Path}
-	cfg.Args = append([]string{"--library=" + filepath.Join(n.dir, stub.LibraryName), "--proc=" + n.dir}, cfg.Args...)
+	cfg.Args = append([]string{"--library=" + filepath.Join(n.dir, stub.LibraryName), "--proc=" + n.dir, "--sys=" + n.dir}, cfg.Args...)
 	cfg.MinPause, cfg.MaxPause = 20*time.Millisecond, 50*time.Millisecond
 	n.Client = New(cfg)
 	ctx, stop := context.WithCancel(t.Context())

@@ -154,6 +154,19 @@ func TestAnErrorOfOneCallIsAFaultOfOneGPU(t *testing.T) {
 	n.until(t, "sound", sound)
 }
 
+func TestADriverSaysAsWhichModuleItIsLoaded(t *testing.T) {
+	t.Parallel()
+	n := idle(t, twoGPUs())
+	if err := os.MkdirAll(filepath.Join(n.dir, "module", "nvidia"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.install(t)
+	n.start(t, Config{})
+	n.until(t, "of a module", func(r gpu.Reading) bool { return sound(r) && r.Module != 0 })
+	bare := runNode(t, Config{}, twoGPUs())
+	bare.until(t, "of a module that is not known", func(r gpu.Reading) bool { return sound(r) && r.Module == 0 })
+}
+
 func TestAWrongStructIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := twoGPUs()
@@ -206,6 +219,56 @@ func TestAnEventWaitThatFailsAtOnceIsTriedOnceASecond(t *testing.T) {
 	n.event(t, e.Seq, func(e gpu.Event) bool {
 		return e.Kind == gpu.EventXID && e.XID == 79 && e.UUID == "GPU-b" && e.GI == gpu.NoInstance
 	})
+}
+
+func TestAGPUThatCannotBeListenedToIsTriedAgain(t *testing.T) {
+	for _, call := range []string{"nvmlDeviceRegisterEvents", "nvmlDeviceGetSupportedEventTypes"} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			s := twoGPUs()
+			s.Faults = []stub.Fault{{Call: call, GPU: "GPU-b", Code: 999}}
+			s.Events = []stub.Event{{ID: 1, GPU: "GPU-a", XID: 13}} // is of before
+			n := idle(t, s)
+			n.set(t, func(s *stub.State) { s.Calls = filepath.Join(n.dir, "calls") })
+			n.install(t)
+			n.start(t, Config{})
+			deaf := func(r gpu.Reading) bool { return r.State == gpu.Up && len(r.Devices) == 2 && r.Unmonitored }
+			n.until(t, "unmonitored", deaf)
+			for deadline := time.Now().Add(patience); len(n.calls(t, call)) < 4; <-time.After(50 * time.Millisecond) {
+				n.until(t, "unmonitored", deaf)
+				if time.Now().After(deadline) {
+					t.Fatal("the GPU is not tried again")
+				}
+			}
+			at := n.calls(t, call)[2:] // without both GPUs at the start
+			for i := range at[1:] {
+				if pause := at[i+1] - at[i]; pause < 5000 {
+					t.Errorf("tried again after %d ms", pause)
+				}
+			}
+			raise := func(id string, xid int) {
+				if err := n.state.Raise(t.Context(), stub.Event{GPU: id, XID: xid}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			raise("GPU-b", 31)
+			raise("GPU-a", 32) // the other one is heard meanwhile
+			heard := n.event(t, 0, func(e gpu.Event) bool { return e.XID == 32 && e.UUID == "GPU-a" })
+			n.heal(t)
+			n.until(t, "sound", sound)
+			g := n.event(t, heard.Seq, gap)
+			raise("GPU-b", 79)
+			n.event(t, g.Seq, func(e gpu.Event) bool { return e.Kind == gpu.EventXID && e.XID == 79 && e.UUID == "GPU-b" })
+			for _, e := range n.Events(0) {
+				if e.XID == 31 || e.XID == 13 {
+					t.Errorf("heard %+v", e)
+				}
+			}
+			if sets := n.calls(t, "nvmlEventSetCreate"); len(sets) != 1 {
+				t.Errorf("%d event sets were made: what happens in between is lost for all", len(sets))
+			}
+		})
+	}
 }
 
 func TestAKilledProbeIsReplaced(t *testing.T) {

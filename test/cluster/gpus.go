@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"pitstop.dev/agent/health"
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/gpu/plugin"
 	"pitstop.dev/test/gpu/rig"
@@ -51,9 +52,23 @@ func (c *Cluster) DropGPUs(ctx context.Context) error {
 	return nil
 }
 
-// RestartAgent replaces the node's agent, and returns once the new one is ready. An agent that found no GPUs looks for
-// some once a minute: a new one does so at once.
+// RestartAgent replaces the node's agent by one that remembers no GPU, as after a reboot: those of a test come and go as
+// no machine's do. An agent that found no GPUs looks for some once a minute: a new one does so at once.
 func (c *Cluster) RestartAgent(ctx context.Context, node string) error {
+	for _, n := range c.Nodes() {
+		if n.Name != node {
+			continue
+		}
+		// The old one writes it again only if something changes until it ends.
+		if err := os.Remove(filepath.Join(n.JournalDir, "agent", health.KeptFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("agent of %s: %w", node, err)
+		}
+	}
+	return c.ReplaceAgent(ctx, node)
+}
+
+// ReplaceAgent replaces the node's agent, and returns once the new one is ready.
+func (c *Cluster) ReplaceAgent(ctx context.Context, node string) error {
 	ctx, cancel := within(ctx)
 	defer cancel()
 	pods := c.Core.CoreV1().Pods(System)

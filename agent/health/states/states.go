@@ -16,7 +16,7 @@ const Path = "/v1/states"
 type States struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version"`
-	At      time.Time `json:"at"`
+	At      time.Time `json:"at,omitzero"`
 	Checks  []Check   `json:"checks"`
 	GPUs    GPUs      `json:"gpus"`
 }
@@ -52,6 +52,8 @@ type GPUs struct {
 	Devices []Device  `json:"devices,omitempty"`
 	// Unattributed are errors of which the driver did not say which GPU they are about.
 	Unattributed []health.Error `json:"unattributed,omitempty"`
+	// PodsKnown: each Device has all its Pods. They are not while the API server has not listed any to this agent.
+	PodsKnown bool `json:"podsKnown"`
 	// ResidentsKnown: each Device has all its residents.
 	ResidentsKnown bool `json:"residentsKnown"`
 }

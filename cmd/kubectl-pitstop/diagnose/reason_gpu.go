@@ -33,8 +33,8 @@ func ExplainGPU(r v1alpha1.GPUReason) (Text, bool) {
 		}
 	case v1alpha1.GPUFalseECC:
 		t = Text{
-			"memory errors that cannot be corrected come again and again",
-			"they stop; if they do not, reset the GPU, as for RecoveryRequired, and replace it if they come back",
+			"memory errors that cannot be corrected came at least twice in ten minutes",
+			"none comes for ten minutes; if they go on, reset the GPU, as for RecoveryRequired, and replace it if they come back",
 		}
 	case v1alpha1.GPUFalseRemap:
 		t = Text{

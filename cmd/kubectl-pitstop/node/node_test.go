@@ -75,7 +75,7 @@ func device(i int, d states.Device) states.Device {
 func agent(devices ...states.Device) *states.States {
 	return &states.States{
 		Checks: []states.Check{{Name: "runtime", Status: states.OK}, {Name: "kubelet", Status: states.OK}},
-		GPUs:   states.GPUs{State: gpu.Up, Driver: "570.124.06", ResidentsKnown: true, Devices: devices},
+		GPUs:   states.GPUs{State: gpu.Up, Driver: "570.124.06", PodsKnown: true, ResidentsKnown: true, Devices: devices},
 	}
 }
 

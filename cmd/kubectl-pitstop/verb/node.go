@@ -204,7 +204,7 @@ func newGPURelease(c *cli) *cobra.Command {
 		Example: "  kubectl pitstop gpu release gpu-0 --for 10m\n  kubectl pitstop gpu release gpu-0 --end",
 		Args:    cobra.ExactArgs(1),
 	}
-	cmd.Flags().DurationVar(&f.length, "for", 0, "for how long, at most "+short(v1alpha1.MostGPURelease))
+	cmd.Flags().DurationVar(&f.length, "for", 0, "for how long, from "+short(v1alpha1.LeastGPURelease)+" to "+short(v1alpha1.MostGPURelease))
 	cmd.Flags().BoolVar(&f.end, "end", false, "have the agent take the driver again")
 	addOutputFlag(cmd, &f.format)
 	cmd.RunE = c.run(func(ctx context.Context, cl *cluster, args []string) error { return c.releaseGPUs(ctx, cl, args[0], f) })
@@ -219,8 +219,9 @@ func (c *cli) releaseGPUs(ctx context.Context, cl *cluster, name string, f relea
 	switch {
 	case f.end == (f.length != 0):
 		return usagef("say either --for DURATION or --end")
-	case !f.end && (f.length < time.Second || f.length > v1alpha1.MostGPURelease):
-		return usagef("--for %s: from 1s to %s is possible", f.length, short(v1alpha1.MostGPURelease))
+	case !f.end && (f.length < v1alpha1.LeastGPURelease || f.length > v1alpha1.MostGPURelease):
+		return usagef("--for %s: from %s to %s is possible: a shorter one may be over before the agent, which looks every 20 s, has let go",
+			f.length, short(v1alpha1.LeastGPURelease), short(v1alpha1.MostGPURelease))
 	}
 	n, err := cl.node(ctx, name)
 	if err != nil {

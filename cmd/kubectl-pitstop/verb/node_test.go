@@ -151,6 +151,7 @@ func TestNodeIsRefused(t *testing.T) {
 	for _, args := range [][]string{{}, {"--for", "1m", "--end"}, {"--for", "61m"}, {"--for", "-1m"}, {"--for", "1ms"}} {
 		b.want(t, b.run(t.Context(), append([]string{"gpu", "release", "node-a"}, args...)...), 2)
 	}
+	b.want(t, b.run(t.Context(), "gpu", "release", "node-a", "--for", "59s"), 2, "--for 59s: from 1m to 1h is possible: a shorter one may be over before the agent, which looks every 20 s, has let go")
 	b.want(t, b.run(t.Context(), "gpu", "release"), 2)
 	b.want(t, b.run(t.Context(), "gpu"), 0)
 	b.forbid("get", "nodes")

@@ -5,6 +5,8 @@ package nvml
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +21,8 @@ const (
 	eventWait = 500 * time.Millisecond
 	// eventRetry is the pause after a wait that failed: such a wait returns at once, and the next one too.
 	eventRetry = time.Second
+	// eventAgain is the pause between two tries to register GPUs that could not be. The others are heard meanwhile.
+	eventAgain = 5 * time.Second
 	// eventStale is how old the last wait may be: a wait that does not return hears nothing.
 	eventStale = 10 * time.Second
 	// eventMask is what the probe listens for, as far as a GPU supports it.
@@ -37,6 +41,9 @@ type watcher struct {
 
 	set   nvml.EventSet // nil: none
 	uuids map[nvml.Device]string
+	// deaf says of GPUs, by index, why they are not in the set; all others are, or have no more to tell.
+	deaf  map[int]string
+	tried time.Time // when GPUs were registered last
 
 	mu     sync.Mutex
 	failed string // why events cannot be had; empty: they can
@@ -81,9 +88,22 @@ func (w *watcher) register() (failed string) {
 		free(set)
 		return "count GPUs: " + explain(code)
 	}
-	w.set, w.uuids = set, map[nvml.Device]string{}
+	w.set, w.uuids, w.deaf = set, map[nvml.Device]string{}, map[int]string{}
 	for i := range n {
-		failed = cmp.Or(failed, w.registerDevice(i))
+		w.deaf[i] = ""
+	}
+	return w.registerAll()
+}
+
+// registerAll tries all GPUs that are not in the set, and returns why not all could be registered.
+func (w *watcher) registerAll() (failed string) {
+	w.tried = w.clock.Now()
+	for _, i := range slices.Sorted(maps.Keys(w.deaf)) {
+		w.deaf[i] = w.registerDevice(i)
+		if w.deaf[i] == "" {
+			delete(w.deaf, i)
+		}
+		failed = cmp.Or(failed, w.deaf[i])
 	}
 	return failed
 }
@@ -111,12 +131,13 @@ func (w *watcher) registerDevice(i int) (failed string) {
 	if supported&eventMask == 0 {
 		return failed
 	}
+	if _, in := w.uuids[d]; in {
+		return failed
+	}
 	if code := d.RegisterEvents(supported&eventMask, w.set); code != nvml.SUCCESS {
 		return fault("register", code)
 	}
-	if uuid, code := d.GetUUID(); code == nvml.SUCCESS {
-		w.uuids[d] = uuid
-	}
+	w.uuids[d], _ = d.GetUUID() // empty: what it tells is nobody's
 	return failed
 }
 
@@ -145,6 +166,9 @@ func (w *watcher) run(stop <-chan struct{}) {
 			failed = w.wait(partly)
 		}
 		if w.set != nil && failed == partly {
+			if len(w.deaf) > 0 && w.clock.Since(w.tried) >= eventAgain {
+				partly = w.registerAll()
+			}
 			continue
 		}
 		w.note(failed)
@@ -175,7 +199,7 @@ func (w *watcher) wait(partly string) string {
 	if code != nvml.SUCCESS && code != nvml.ERROR_TIMEOUT {
 		return "wait for events: " + explain(code)
 	}
-	// What happened between two sets is lost.
+	// What happened between two sets is lost, and of a GPU what happened before it was in one.
 	if before := w.note(partly); before != partly && w.send(gpu.Event{Kind: gpu.EventGap, GI: gpu.NoInstance, CI: gpu.NoInstance}) != nil {
 		return "nobody reads"
 	}

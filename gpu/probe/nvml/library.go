@@ -12,6 +12,7 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"golang.org/x/sys/unix"
 
 	"pitstop.dev/gpu"
 	"pitstop.dev/gpu/probe/wire"
@@ -22,6 +23,7 @@ type library struct {
 	api     nvml.Interface
 	has     table
 	driver  string
+	module  uint64
 	missing []string
 	// known is what the devices were called when they last answered, by index: one that is lost tells no more.
 	known map[int]gpu.Device
@@ -53,8 +55,19 @@ func open(o Options) (*library, wire.Hello) {
 			l.driver = version
 		}
 	}
+	l.module = moduleOf(o.Sys)
 	hello.State, hello.Driver = gpu.Up, l.driver
 	return l, hello
+}
+
+// moduleOf is the inode number of the driver's folder in sysfs: another one each time that it is loaded, as the kernel
+// counts them on (fs/kernfs/dir.c). While the library is in use the driver cannot be unloaded.
+func moduleOf(sys string) uint64 {
+	var s unix.Stat_t
+	if err := unix.Stat(filepath.Join(sys, "module", "nvidia"), &s); err != nil {
+		return 0
+	}
+	return s.Ino
 }
 
 // Symbols says which functions of NVML the library has, one line for each that the probe knows. It calls none.
@@ -95,7 +108,7 @@ func (l *library) close() { _ = l.api.Shutdown() }
 
 // read looks at all devices. A code that ends all answers makes the whole Reading Unknown.
 func (l *library) read() gpu.Reading {
-	r := gpu.Reading{State: gpu.Up, Driver: l.driver, Missing: l.missing}
+	r := gpu.Reading{State: gpu.Up, Driver: l.driver, Module: l.module, Missing: l.missing}
 	n, code := l.api.DeviceGetCount()
 	if code != nvml.SUCCESS {
 		return gpu.Reading{State: gpu.Unknown, Message: "count GPUs: " + explain(code), Driver: l.driver, Missing: l.missing}

@@ -28,6 +28,8 @@ type Options struct {
 	Library string
 	// Proc is where procfs is mounted. A driver that shows itself there makes a missing library a fault.
 	Proc string
+	// Sys is where sysfs is mounted.
+	Sys string
 }
 
 // Serve speaks package wire until it is told to shut down, its input ends or ctx does; then it lets go of NVML. It

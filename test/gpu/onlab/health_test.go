@@ -4,6 +4,9 @@ package onlab
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"pitstop.dev/agent/health/states"
 	"pitstop.dev/api/v1alpha1"
+	"pitstop.dev/gpu"
 	"pitstop.dev/readiness"
 	"pitstop.dev/test/cluster"
 	"pitstop.dev/test/gpu/stub"
@@ -106,6 +111,60 @@ func TestADriverThatWantsRecovery(t *testing.T) {
 	set(0)
 	s.healthy(corev1.ConditionTrue, v1alpha1.GPUTrueHealthy)
 	s.nodeIs(corev1.ConditionTrue, v1alpha1.GPUTrueHealthy)
+}
+
+// What a restarted agent was not told itself it has from the one before: the driver says nothing of it again.
+func TestARestartedAgentKnowsASickGPU(t *testing.T) {
+	s := newUpdate(t, cluster.PodSpec{Name: "restarted", Image: images.engine})
+	uuid := s.given()[0]
+	s.xid(uuid, 79)
+	s.healthy(corev1.ConditionFalse, v1alpha1.GPUFalseXID)
+	t.Cleanup(func() {
+		if err := s.RestartAgent(context.WithoutCancel(t.Context()), s.node.Name); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.ReplaceAgent(t.Context(), s.node.Name); err != nil {
+		t.Fatal(err)
+	}
+	var first time.Time
+	err := wait.PollUntilContextTimeout(t.Context(), time.Second, time.Minute, true, func(ctx context.Context) (bool, error) {
+		gpus, err := s.asked(ctx)
+		if err != nil || gpus.State != gpu.Up {
+			return false, nil //nolint:nilerr // tried again
+		}
+		i := slices.IndexFunc(gpus.Devices, func(d states.Device) bool { return d.Verdict.UUID == uuid })
+		if i < 0 || gpus.Devices[i].Verdict.Status != corev1.ConditionFalse || !strings.Contains(gpus.Devices[i].Verdict.Message, "XID 79") {
+			t.Fatalf("the agent says %+v", gpus)
+		}
+		if first.IsZero() {
+			first = gpus.At
+		}
+		return gpus.At.Sub(first) > 20*time.Second, nil // four readings, each of which finds nothing wrong
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.healthy(corev1.ConditionFalse, v1alpha1.GPUFalseXID)
+	s.nodeIs(corev1.ConditionFalse, v1alpha1.GPUFalseXID)
+}
+
+// asked returns what the agent of the node says of its GPUs.
+func (s *scene) asked(ctx context.Context) (states.GPUs, error) {
+	pods := s.Core.CoreV1().Pods(cluster.System)
+	list, err := pods.List(ctx, metav1.ListOptions{
+		FieldSelector: "spec.nodeName=" + s.node.Name, LabelSelector: "app.kubernetes.io/component=agent",
+	})
+	if err != nil || len(list.Items) != 1 {
+		return states.GPUs{}, errors.Join(err, fmt.Errorf("%d agents", len(list.Items)))
+	}
+	data, err := pods.ProxyGet("http", list.Items[0].Name, "9464", states.Path, nil).DoRaw(ctx)
+	if err != nil {
+		return states.GPUs{}, err
+	}
+	var all states.States
+	err = json.Unmarshal(data, &all)
+	return all.GPUs, err
 }
 
 func TestNoUpdateBeginsWithoutTheDevicePlugin(t *testing.T) {

@@ -34,7 +34,7 @@
 //	  release=                milliseconds that the memory stays held after the process was first seen to be gone;
 //	                          -1: for ever
 //	  fixed=1                 listed as it is, whether there is such a process or not
-//	event                     something that the driver tells, once to each event set that is older
+//	event                     something that the driver tells, once to each event set that is older and has the GPU
 //	  id=                     grows from event to event
 //	  gpu= mig= type= xid=    mig: UUID of the MIG device that it belongs to; type defaults to 8, XID
 //	fault                     what goes wrong, for as long as the line stands

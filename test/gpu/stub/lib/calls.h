@@ -210,10 +210,17 @@ nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t d, u64 *types) {
 	return leave(0);
 }
 
+// registered reports whether the set hears of the GPU: of others the driver tells it nothing, not even later.
+static int registered(nvmlEventSet_t set, const char *uuid) {
+	for (int i = 0; i < set->gpus; i++)
+		if (!strcmp(set->gpu[i], uuid)) return 1;
+	return 0;
+}
+
 nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t d, u64 types, nvmlEventSet_t set) {
 	GPU("nvmlDeviceRegisterEvents");
 	if (types & ~(u64)g->events) return leave(3); // as a whole, as the real one
-	(void)set;
+	if (!registered(set, g->uuid)) strcpy(set->gpu[set->gpus++], g->uuid);
 	return leave(0);
 }
 
@@ -222,7 +229,7 @@ nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set) {
 	if (code) return code;
 	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
 		if (!sets[i].used) {
-			sets[i].used = 1, sets[i].last = 0;
+			sets[i].used = 1, sets[i].last = 0, sets[i].gpus = 0;
 			for (int k = 0; k < now.events; k++)
 				if (now.event[k].id > sets[i].last) sets[i].last = now.event[k].id;
 			*set = &sets[i];
@@ -239,6 +246,7 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
 			struct event *e = &now.event[k];
 			if (e->id <= set->last) continue;
 			set->last = e->id;
+			if (*e->gpu && !registered(set, e->gpu)) continue;
 			struct mig *m = mig_named(e->mig);
 			*data = (nvmlEventData_t){*e->gpu ? handle(e->gpu) : NULL, e->type, e->xid, m ? m->gi : -1, m ? m->ci : -1};
 			return leave(0);

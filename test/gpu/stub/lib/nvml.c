@@ -59,7 +59,8 @@ struct nvmlDevice_st {
 };
 struct nvmlEventSet_st {
 	long long last; // events up to this id were delivered, or happened before the set was made
-	int used;
+	int used, gpus;
+	char gpu[MAX_GPUS][WORD]; // those that are registered
 };
 // What is remembered of a process from one state to the next.
 struct seen {
