@@ -23,7 +23,7 @@ const (
 	WaitingKubelet Reason = "KubeletRestarting"
 	// WaitingLoad: the new container runs and is not ready yet.
 	WaitingLoad Reason = "EngineLoading"
-	// WaitingRestart: the new container has ended, and kubelet starts it again.
+	// WaitingRestart: the new container, or one beside it, has ended, and kubelet starts it again.
 	WaitingRestart Reason = "EngineRestarting"
 	// WaitingReady: the gate is open and kubelet has not yet reported the Pod as Ready.
 	WaitingReady Reason = "NotReady"

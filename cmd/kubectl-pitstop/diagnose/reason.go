@@ -62,7 +62,7 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 		}
 	case v1alpha1.WaitingRestart:
 		t = Text{
-			"the new container has ended, and kubelet starts it again",
+			"the new container, or one beside it, has ended, and kubelet starts it again",
 			"kubelet's back-off after a crash runs out (10 s, then 20 s, up to 5 min) and the engine comes up; why it ended says its log: `kubectl logs POD -c CONTAINER --previous`",
 		}
 	case v1alpha1.WaitingReady:

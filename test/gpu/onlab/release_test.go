@@ -15,6 +15,7 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/test/cluster"
+	"pitstop.dev/test/gpu/stub"
 )
 
 // release asks the agent of the node to let go of the driver for so long; 0: to take it again.
@@ -50,6 +51,31 @@ func TestNoUpdateGoesOnWhileTheDriverIsReleased(t *testing.T) {
 	s.untouched()
 	s.release(0)
 	u = s.ends(v1alpha1.StageInService, "")
+	s.reports(u, uuids, v1alpha1.VerdictReloaded, engineMiB)
+	s.once(u)
+}
+
+// Nothing of the driver can be read: the update waits while the engine serves, and goes on with a baseline if that ends in time.
+func TestAnUpdateWaitsForGPUsThatCannotBeRead(t *testing.T) {
+	s := newUpdate(t, cluster.PodSpec{Name: "unread", Image: images.engine})
+	uuids := s.given()
+	suffer := func(faults ...stub.Fault) {
+		t.Helper()
+		if err := s.rig.State.Update(context.WithoutCancel(t.Context()), func(state *stub.State) { state.Faults = faults }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { suffer() })
+	suffer(stub.Fault{Call: "nvmlDeviceGetCount", Code: 999})
+	s.healthy(corev1.ConditionUnknown, v1alpha1.GPUUnknownUnread)
+	s.order(images.next, v1alpha1.PermitServe)
+	if u := s.waits(v1alpha1.WaitingUnread); !strings.Contains(u.Status.Message, "NVML code 999") {
+		t.Errorf("it waits with %q", u.Status.Message)
+	}
+	s.untouched()
+	s.inTraffic()
+	suffer()
+	u := s.ends(v1alpha1.StageInService, "")
 	s.reports(u, uuids, v1alpha1.VerdictReloaded, engineMiB)
 	s.once(u)
 }
