@@ -68,6 +68,7 @@ func (a *simAgent) restart() {
 	a.dirty, a.wakes, a.last = map[string]bool{}, map[string]time.Time{}, map[string]Step{}
 	a.jobs, a.follows = nil, map[string]followed{}
 	for _, p := range a.w.pods {
+		p.rules.forgets(p)
 		a.wake(p)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cri"
 	"pitstop.dev/readiness"
@@ -28,6 +31,16 @@ type rules struct {
 
 func (r *rules) init() {
 	r.patches, r.planned, r.gone = map[string]int{}, map[string]int{}, map[string]bool{}
+}
+
+// forgets takes that the agent has crashed: that it had to wait for others counts as far as it has reported so.
+func (r *rules) forgets(p *simPod) {
+	if p.ipu == nil || p.ipu.Status.Reason == v1alpha1.WaitingPermit || p.ipu.Status.Reason == v1alpha1.WaitingHeld {
+		return
+	}
+	if reported := ptr.Deref(p.ipu.Status.ProgressSince, metav1.MicroTime{}).Time; reported.Before(r.patient) {
+		r.patient = reported
+	}
 }
 
 // before checks a step against the world as it is found.
