@@ -204,7 +204,7 @@ func (d *Diagnosis) patched(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) {
 		d.Reason = v1alpha1.WaitingHeld
 		return
 	case crashes(pod) != "":
-		d.Reason, d.Message = v1alpha1.WaitingLoad, crashes(pod)
+		d.Reason, d.Message = v1alpha1.WaitingRestart, crashes(pod)
 	case readiness.ContainersReady(pod):
 		d.Reason = v1alpha1.WaitingReady
 	case readiness.GateOf(pod).Open: // opened as soon as the new containers were proved
@@ -240,7 +240,7 @@ func (d *Diagnosis) explain() {
 	}
 }
 
-// deadline returns when the wait that u is in ends by itself, or nil if it may last for ever.
+// deadline returns when the wait that u is in ends by itself, or nil if it may last for ever or the message says when.
 func deadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) *Deadline {
 	reason, stage := u.Status.Reason, u.Status.Stage
 	if reason == v1alpha1.WaitingDrain || reason == v1alpha1.WaitingPropagation {
@@ -251,7 +251,7 @@ func deadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) *Deadline {
 		then = "the attempt is refused (DeadlineBeforeSwap) and the Pod serves as before"
 	}
 	endless := reason == v1alpha1.WaitingPermit || reason == v1alpha1.WaitingHeld || reason == v1alpha1.WaitingRelease ||
-		reason == v1alpha1.WaitingRuntime && !early(stage)
+		reason == v1alpha1.WaitingUnread || reason == v1alpha1.WaitingRuntime && !early(stage)
 	if endless || u.Status.StageSince == nil {
 		return nil
 	}
