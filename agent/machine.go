@@ -86,7 +86,7 @@ func (s Step) patient() bool {
 }
 
 // Next returns the one step that moves u on, as far as its permit allows.
-func Next(u Update, now time.Time) Step { return u.withGPUs(u.next(now)) }
+func Next(u Update, now time.Time) Step { return u.withGPUs(u.next(now), now) }
 
 func (u Update) next(now time.Time) Step {
 	switch {
@@ -187,6 +187,8 @@ func (u Update) swap(now time.Time) Step {
 	switch {
 	case !u.drainedReported() && !u.Node.RuntimeUp:
 		return u.waitOrRefuse(now, v1alpha1.StageDraining, v1alpha1.WaitingRuntime, "the containers of the baseline are not known")
+	case !u.drainedReported() && u.GPUs.Released && !u.swapOpen():
+		return u.awaitDriver(now, v1alpha1.StageDraining)
 	case !u.drainedReported() && u.GPUs.awaitsLook(now):
 		return u.awaitLook(now, v1alpha1.StageDraining)
 	case !u.drainedReported():
@@ -197,6 +199,8 @@ func (u Update) swap(now time.Time) Step {
 		return u.waitOrRefuse(now, at, v1alpha1.WaitingAcknowledge, "the Pod is Ready again though its gate is lowered")
 	case u.Node.NotNow != "" && !u.swapOpen():
 		return u.waitOrRefuse(now, at, u.Node.NotNow, u.Node.NotNowMessage).by(u.Node.NotNowUntil)
+	case u.GPUs.Released && !u.swapOpen():
+		return u.awaitDriver(now, at)
 	case u.kubeletBehind():
 		if s, ok := u.overdueStop(now); ok {
 			return s
@@ -294,7 +298,7 @@ func (u Update) load(now time.Time) Step {
 	if u.Pod.ContainersReady {
 		return u.awaitRelease()
 	}
-	return u.failLate(now, v1alpha1.StageProved, v1alpha1.WaitingLoad, "the new containers run and are not ready yet")
+	return u.awaitStart(now, v1alpha1.WaitingLoad, "the new containers run and are not ready yet")
 }
 
 // awaitReady waits for kubelet, or for another gate of the Pod. What runs is good, so the Pod is
@@ -359,8 +363,9 @@ func (u Update) fail(reason v1alpha1.Reason, message string) Step {
 	return s
 }
 
-// mayComeGood reports whether a failed attempt is worth another look.
+// mayComeGood reports whether a failed attempt is worth another look. So is a crash loop that need not be the image's
+// doing: the memory of before is not known to be free, or it began under another order.
 func (u Update) mayComeGood() bool {
-	return u.failedForMemory() ||
+	return u.failedForMemory() || u.Report.Reason == v1alpha1.FailedCrashLooping && (!u.Pod.patchedByOrder || !u.memoryProven()) ||
 		slices.Contains([]v1alpha1.Reason{v1alpha1.FailedDeadline, v1alpha1.FailedStopStuck, v1alpha1.FailedImageRewritten}, u.Report.Reason)
 }

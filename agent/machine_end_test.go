@@ -127,7 +127,7 @@ func TestNextFails(t *testing.T) {
 			opened(crashed(3), engine(exited)), fails(v1alpha1.FailedCrashLooping).says("crashed 3 times"),
 		},
 		"not when it has crashed twice": {
-			opened(crashed(2), engine(exited)), waits(proven, v1alpha1.WaitingLoad).until(1895),
+			opened(crashed(2), engine(exited)), waits(proven, v1alpha1.WaitingRestart).until(1895).says("crashed 2 times"),
 		},
 		"not when it is ready after three crashes": {
 			served(crashed(3)), report(v1alpha1.StageInService, ""),

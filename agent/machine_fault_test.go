@@ -177,6 +177,7 @@ func faults() map[string]fault {
 				u.Node.NotNow = ""
 			}
 		}),
+		"starts on a released driver": sees("while the driver is released", func(u *Update) { u.GPUs.Released = false }),
 		"excuses every first crash": sees("planned 2 restarts", func(u *Update) {
 			for i := range u.Containers {
 				u.Containers[i].Starved = u.Containers[i].Starved || u.Containers[i].Crashes == 1

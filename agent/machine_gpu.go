@@ -15,14 +15,24 @@ type GPUs struct {
 	Due bool
 	// LookAt is when they are to be looked at again; zero: not at all.
 	LookAt time.Time
+	// Watched: the Pod's update is on its way to the swap, so that they are looked at now and then.
+	Watched bool
+	// Released: the driver is let go of for a while. No update begins then: nobody could tell what became of the memory,
+	// and whoever asked for it needs the GPUs idle.
+	Released bool
 	// AwaitUntil is until when a look is awaited before the next step; zero: none is.
 	AwaitUntil time.Time
+	// Unseen says why they are not seen, where they are released or a look is awaited.
+	Unseen string
 	// Judged: images were swapped, so that it takes a verdict to be Verified.
 	Judged bool
 	// Verdict is that on the worst GPU; empty while it is not decided.
 	Verdict v1alpha1.Verdict
 	// HeldUntil is when there is a verdict at the latest while memory that should be free is held; zero if none is seen.
 	HeldUntil time.Time
+	// ExcusedUntil is until when a crash loop is not the image's doing alone: memory of the containers before may be held.
+	// Zero where that is known to be free.
+	ExcusedUntil time.Time
 	// Message says what is held by whom, or what is not known.
 	Message string
 }
@@ -35,6 +45,20 @@ func (g GPUs) awaitsLook(now time.Time) bool { return now.Before(g.AwaitUntil) }
 func (u Update) memoryReleased() bool {
 	v := u.GPUs.Verdict
 	return !u.GPUs.Judged || residency.Passes(v) && (v != v1alpha1.VerdictUnknown || !u.failedForMemory())
+}
+
+// memoryProven reports whether the memory of the containers before is known to be no matter.
+func (u Update) memoryProven() bool {
+	return !u.GPUs.Judged || residency.Passes(u.GPUs.Verdict) && u.GPUs.Verdict != v1alpha1.VerdictUnknown
+}
+
+// unjudged is what a failure to start adds where nobody knows whether the engine had its memory; empty if that is known.
+func (u Update) unjudged() string {
+	if !u.GPUs.Judged || u.GPUs.Verdict != v1alpha1.VerdictUnknown {
+		return ""
+	}
+	return "; the image may be good: what became of the GPU memory of the containers before could not be judged (" + u.GPUs.Message +
+		"), so see who holds memory (kubectl pitstop node) before the image is changed"
 }
 
 func (u Update) failedForMemory() bool {
@@ -84,19 +108,28 @@ func (u Update) awaitRelease() Step {
 	}
 }
 
-// awaitLook waits for a look at the GPUs that comes soon, or is given up.
+// awaitLook waits for a look at the GPUs that comes, or is given up.
 func (u Update) awaitLook(now time.Time, at v1alpha1.Stage) Step {
-	return u.waitOrRefuse(now, at, v1alpha1.WaitingGPU, "the Pod's GPUs are being looked at").by(u.GPUs.AwaitUntil)
+	return u.waitOrRefuse(now, at, v1alpha1.WaitingUnread, u.GPUs.Unseen).by(u.GPUs.AwaitUntil)
+}
+
+// awaitDriver waits until the agent takes the driver again.
+func (u Update) awaitDriver(now time.Time, at v1alpha1.Stage) Step {
+	return u.waitOrRefuse(now, at, v1alpha1.WaitingDriver, u.GPUs.Unseen)
 }
 
 // withGPUs says of a wait what the GPUs have to do with it: when they are to be looked at again, and whether it is for
 // their memory that the engine does not come up.
-func (u Update) withGPUs(s Step) Step {
+func (u Update) withGPUs(s Step, now time.Time) Step {
 	if s.Do != ActNone {
 		return s
 	}
-	if s.Stage == v1alpha1.StageProved && s.Reason == v1alpha1.WaitingLoad && !u.GPUs.HeldUntil.IsZero() {
+	starts := s.Stage == v1alpha1.StageProved && (s.Reason == v1alpha1.WaitingLoad || s.Reason == v1alpha1.WaitingRestart)
+	if starts && !u.GPUs.HeldUntil.IsZero() {
 		s.Reason, s.Message = v1alpha1.WaitingRelease, u.GPUs.Message+"; "+s.Message
+	}
+	if starts && now.Before(u.GPUs.ExcusedUntil) {
+		s = s.by(u.GPUs.ExcusedUntil)
 	}
 	return s.by(u.GPUs.LookAt)
 }

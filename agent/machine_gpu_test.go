@@ -22,7 +22,24 @@ func memoryHeld(until float64) change {
 }
 
 // lookAwaited: a look at the GPUs is awaited until second 101.
-func lookAwaited(u *Update) { u.GPUs.AwaitUntil, u.GPUs.LookAt = at(101), at(100.5) }
+func lookAwaited(u *Update) {
+	u.GPUs.AwaitUntil, u.GPUs.LookAt, u.GPUs.Unseen = at(101), at(100.5), "cannot be read"
+}
+
+// driverReleased: the driver is let go of. The GPUs are looked at again at second 105.
+func driverReleased(u *Update) {
+	u.GPUs.Released, u.GPUs.LookAt, u.GPUs.Unseen = true, at(105), "released until noon"
+}
+
+// unread: nothing is known of the memory, and a crash loop is excused until this second.
+func unread(until float64) change {
+	return func(u *Update) {
+		gpus(v1alpha1.VerdictUnknown, "the probe is silent")(u)
+		u.GPUs.ExcusedUntil = at(until)
+	}
+}
+
+func crashing(u *Update) { engine(exited, func(c *Container) { c.Crashes = 3 })(u) }
 
 func starved(c *Container) { c.Starved = true }
 
@@ -35,7 +52,7 @@ func TestNextOfGPUs(t *testing.T) {
 	leaked := reported(failed, v1alpha1.FailedLeaked)
 	checkTransitions(t, Next, map[string]transition{
 		"waits for a look before the Pod is held, so that a sick GPU is known": {
-			prepared(lookAwaited), waits(v1alpha1.StagePrepared, v1alpha1.WaitingGPU).until(100.5),
+			prepared(lookAwaited), waits(v1alpha1.StagePrepared, v1alpha1.WaitingUnread).until(100.5).says("cannot be read"),
 		},
 		"does not wait for one that does not come": {
 			prepared(func(u *Update) { u.GPUs.AwaitUntil = at(100) }), do(ActHold, v1alpha1.StageDraining),
@@ -45,7 +62,7 @@ func TestNextOfGPUs(t *testing.T) {
 			waits(v1alpha1.StagePrepared, v1alpha1.WaitingGPU).until(102),
 		},
 		"waits for the look that makes the baseline": {
-			acknowledged(idle, lookAwaited), waits(v1alpha1.StageDraining, v1alpha1.WaitingGPU).until(100.5),
+			acknowledged(idle, lookAwaited), waits(v1alpha1.StageDraining, v1alpha1.WaitingUnread).until(100.5).says("cannot be read"),
 		},
 		"reports Drained without a baseline of the GPUs where none comes": {
 			acknowledged(idle, func(u *Update) { u.GPUs.AwaitUntil = at(100) }), report(v1alpha1.StageDrained, ""),

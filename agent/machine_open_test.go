@@ -30,10 +30,10 @@ func TestNextOpens(t *testing.T) {
 		},
 		"does not open for what was made of another image": {
 			patched(loading, engine(runs("c-new", "new"), made, func(c *Container) { c.Now.ImageID = "id-other" })),
-			waits(proven, v1alpha1.WaitingLoad).until(fresh),
+			waits(proven, v1alpha1.WaitingKubelet).until(fresh),
 		},
 		"does not open a unit's Pod for a container that does not run": {
-			patched(openAtVerified, loading, engine(runs("c-new", "new"), made)), waits(proven, v1alpha1.WaitingLoad).until(fresh),
+			patched(openAtVerified, loading, engine(runs("c-new", "new"), made)), waits(proven, v1alpha1.WaitingKubelet).until(fresh).says("not started yet"),
 		},
 		"does not open again what has failed": {
 			patched(loading, engine(runs("c-new", "new"), made), reported(v1alpha1.StageFailed, v1alpha1.FailedDeadline)),

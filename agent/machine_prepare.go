@@ -70,6 +70,9 @@ func (u Update) drain(now time.Time) (s Step, wait bool) {
 	if !u.Pod.Hold.Placed() {
 		return u.hold(now), true
 	}
+	if u.GPUs.Released && u.backsOut() {
+		return Step{Do: ActOpen, Stage: v1alpha1.StagePrepared}, true // serve until the driver is taken again
+	}
 	if u.drainedReported() {
 		return Step{}, false
 	}
@@ -109,6 +112,8 @@ func (u Update) hold(now time.Time) Step {
 		return u.waitForJournal(now, at)
 	case u.Node.NotNow != "" && len(u.Order.Want) > 0: // a mere drain ends no container
 		return u.waitOrRefuse(now, at, u.Node.NotNow, u.Node.NotNowMessage).by(u.Node.NotNowUntil)
+	case u.GPUs.Released:
+		return u.awaitDriver(now, at)
 	case u.GPUs.awaitsLook(now):
 		return u.awaitLook(now, at)
 	default:

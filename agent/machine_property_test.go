@@ -96,7 +96,7 @@ func drawAction(t *rapid.T, pods []podPlan) action {
 	kinds := []string{
 		"order", "order", "order", "order", "order", "order", "order", "order", "permit", "permit", "permit", "permit",
 		"cancel", "cancel", "cancel", "delete order", "delete order", "delete order", "delete order", "delete pod", "hold", "release",
-		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "router", "late answer", "collect", "collect", "bury", "bury", "crash container", "edit gate", "probe", "sick",
+		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "router", "late answer", "collect", "collect", "bury", "bury", "crash container", "edit gate", "probe", "sick", "let go",
 	}
 	a := action{
 		ticks: rapid.SampledFrom([]int{5, 1, 2, 3, 8, 11, 15, 20, 30, 60}).Draw(t, "ticks"),
@@ -108,7 +108,7 @@ func drawAction(t *rapid.T, pods []podPlan) action {
 		a.order = drawOrder(t, pods[a.pod])
 	case "collect":
 		a.image = rapid.SampledFrom(allImages()).Draw(t, "image")
-	case "runtime", "kubelet", "journal", "registry", "router", "probe", "sick":
+	case "runtime", "kubelet", "journal", "registry", "router", "probe", "sick", "let go":
 		a.lasts = rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 3 * time.Minute}).Draw(t, "lasts")
 	}
 	return a
@@ -251,6 +251,8 @@ func (w *world) do(a action) {
 		w.probeFails(a.lasts)
 	case "sick":
 		w.gpusSicken(a.lasts)
+	case "let go":
+		w.driverReleased(a.lasts)
 	case "registry":
 		w.registryFails(a.lasts)
 	case "router":

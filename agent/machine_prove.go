@@ -40,16 +40,14 @@ func (u Update) proveOne(c Container, now time.Time) (s Step, wait bool) {
 		}
 	}
 	switch {
-	case c.Crashes >= crashLimit && !u.Pod.ContainersReady && !now.Before(u.GPUs.HeldUntil):
-		return u.fail(v1alpha1.FailedCrashLooping, "container "+c.Name+" crashed "+strconv.Itoa(int(c.Crashes))+
-			" times with image "+c.SpecImage+": see its logs, then update to a good image"), true
+	case c.Crashes >= crashLimit && !u.Pod.ContainersReady && !now.Before(latest(u.GPUs.HeldUntil, u.GPUs.ExcusedUntil)):
+		return u.crashLoops(c), true
 	case proof.State == ProofMissing:
 		return Step{Do: ActPull, Stage: v1alpha1.StageSwapping, Image: c.Want}, true // kubelet would have to pull it itself
 	case proof.State != Proved:
 		return u.awaitKubelet(now, "container "+c.Name+": image "+c.SpecImage+" is not proved: "+proof.Message), true
 	case !c.Now.Up && c.Now.Hash == c.SpecHash:
-		// Kubelet has made it. Up and down between crashes, it stays at one stage: one deadline.
-		return u.failLate(now, v1alpha1.StageProved, v1alpha1.WaitingLoad, "container "+c.Name+" does not run; kubelet starts it"), true
+		return u.awaitRestart(now, c), true
 	case c.Now.Hash != c.SpecHash && c.Now.Up:
 		return u.awaitKubelet(now, "container "+c.Name+" still runs the image before"), true
 	case !c.Now.Up:
@@ -61,6 +59,40 @@ func (u Update) proveOne(c Container, now time.Time) (s Step, wait bool) {
 		return s.by(u.Pod.Patched.At.Add(relist)), true
 	}
 	return Step{}, false
+}
+
+// crashLoops gives an attempt up whose new container crashed again and again.
+func (u Update) crashLoops(c Container) Step {
+	if u.failed() && u.Report.Reason == v1alpha1.FailedCrashLooping {
+		return u.fail(u.Report.Reason, u.Report.Message) // as it was then
+	}
+	return u.fail(v1alpha1.FailedCrashLooping, "container "+c.Name+" crashed "+strconv.Itoa(int(c.Crashes))+
+		" times with image "+c.SpecImage+": see its logs, then update to a good image"+u.unjudged())
+}
+
+// awaitRestart waits for a new container that kubelet has made and that does not run. Up and down between crashes, an
+// attempt stays at one stage: there is one deadline.
+func (u Update) awaitRestart(now time.Time, c Container) Step {
+	if c.Now.Made {
+		return u.awaitStart(now, v1alpha1.WaitingKubelet, "container "+c.Name+" is made and not started yet")
+	}
+	message := "container " + c.Name + " has ended, and kubelet starts it again"
+	if c.Crashes > 0 {
+		message += "; it crashed " + strconv.Itoa(int(c.Crashes)) + " times"
+	}
+	if c.Retried {
+		message += "; its first start failed for want of GPU memory"
+	}
+	return u.awaitStart(now, v1alpha1.WaitingRestart, message)
+}
+
+// awaitStart waits for the engine, until the deadline.
+func (u Update) awaitStart(now time.Time, reason v1alpha1.Reason, message string) Step {
+	s := u.failLate(now, v1alpha1.StageProved, reason, message)
+	if !u.failed() && s.Do == ActReport {
+		s.Message += u.unjudged()
+	}
+	return s
 }
 
 // identified reports whether kubelet has made all that the order asks for: new containers, each

@@ -81,10 +81,10 @@ func TestNextProves(t *testing.T) {
 			waits(swap, v1alpha1.WaitingKubelet).until(120),
 		},
 		"waits for a peer that restarts while the unit is held": {
-			started(openAtVerified, sidecar(exited)), waits(v1alpha1.StageProved, v1alpha1.WaitingLoad).until(fresh),
+			started(openAtVerified, sidecar(exited)), waits(v1alpha1.StageProved, v1alpha1.WaitingRestart).until(fresh),
 		},
-		"takes a crashed new container as one that loads": {
-			started(engine(exited), stands(v1alpha1.StageProved, 95)), waits(v1alpha1.StageProved, v1alpha1.WaitingLoad).until(1895),
+		"says of a new container that has ended that it does not run": {
+			started(engine(exited), stands(v1alpha1.StageProved, 95)), waits(v1alpha1.StageProved, v1alpha1.WaitingRestart).until(1895).says("container engine has ended"),
 		},
 		"proves the image that the API server stored": {
 			started(engine(rewritten(Proof{State: Proved, ID: "id-new"}), func(c *Container) { c.Now.Hash = "hash-mirror/new" })),

@@ -15,9 +15,14 @@ import (
 
 // How often the GPUs of a Pod are looked at, and how long a look is waited for.
 const (
-	lookOften    = 500 * time.Millisecond // while something waits for it
-	lookSeldom   = 5 * time.Second        // once all is well, until the update ends
-	lookPatience = 2 * time.Second
+	lookOften  = 500 * time.Millisecond // while something waits for it
+	lookSeldom = 5 * time.Second        // once all is well, until the update ends
+	// lookPatience is how long a held Pod waits for a look at GPUs that can be read in part, blindPatience for one at GPUs
+	// of which nothing can be read, and servingPatience how long one that serves does. Then the update goes on: a node whose
+	// probe is broken for good must be upgradable.
+	lookPatience    = 2 * time.Second
+	blindPatience   = 10 * time.Second
+	servingPatience = 2 * time.Minute
 	// verdictGrace is how long after the release deadline the looks may take that end in a verdict: it names who holds
 	// the memory, as the end of a crash loop would not.
 	verdictGrace = lookTimeout + 2*lookOften
@@ -26,7 +31,7 @@ const (
 // A memory is what this process has seen of the GPUs of one open attempt.
 type memory struct {
 	asked    time.Time           // latest look
-	awaited  time.Time           // since when a look is waited for
+	awaited  time.Time           // since when a look is waited for; zero: none is
 	last     residency.Sample    // of the latest look that is over
 	good     residency.Sample    // the latest one that makes a baseline
 	baseline *residency.Baseline // as reported with Drained
@@ -53,7 +58,7 @@ func (a *Agent) observeGPUs(s *sight, u *Update) {
 	if u.GPUs.Judged {
 		a.judge(s, u)
 	}
-	u.GPUs.AwaitUntil = a.awaitsLook(s, u)
+	m.awaitGPUs(u, a.cfg.NodeName, s.now)
 	if every := lookEvery(u, m, s.now); every > 0 {
 		u.GPUs.LookAt = m.asked.Add(every)
 		if !s.now.Before(u.GPUs.LookAt) {
@@ -84,30 +89,63 @@ func (m *memory) none() bool {
 		(m.last.State == gpu.Absent || m.last.State == gpu.Up && m.last.Fault == "" && len(m.last.Devices) == 0)
 }
 
-// awaitsLook returns until when a look is worth waiting for: before a Pod is held one that tells which GPUs it has, so
-// that sick ones are known, and under the hold one for the baseline.
-func (a *Agent) awaitsLook(s *sight, u *Update) time.Time {
-	m := &s.track.memory
-	switch {
-	case u.swapped() || len(u.Order.Want) == 0 || !u.Order.Permit.Allows(v1alpha1.PermitDrain) || m.last.State == gpu.Released:
-		return time.Time{}
-	case u.Pod.Hold.Placed() && (u.drainedReported() || !m.good.At.Before(u.Pod.Hold.LoweredAt)):
-		return time.Time{}
-	case !u.Pod.Hold.Placed() && (a.cfg.Health == nil || !m.last.At.IsZero()):
-		return time.Time{}
-	case m.awaited.IsZero(), m.awaited.Before(u.Pod.Hold.LoweredAt):
-		m.awaited = s.now
+// awaitGPUs fills in what has to be seen of the GPUs before the next step on the way to the swap: before a Pod is held
+// that they can be read, and which they are, and under the hold what they hold, for the baseline. All that time they are
+// looked at now and then: the driver may be let go of at any moment.
+func (m *memory) awaitGPUs(u *Update, node string, now time.Time) {
+	g, held := &u.GPUs, u.Pod.Hold.Placed()
+	if g.Watched = !u.swapped() && len(u.Order.Want) > 0 && u.Order.Permit.Allows(v1alpha1.PermitDrain); !g.Watched {
+		return
 	}
-	return m.awaited.Add(lookPatience)
+	switch {
+	case m.last.State == gpu.Released:
+		m.awaited = time.Time{}
+		g.Released, g.Unseen = true, cmp.Or(m.last.Fault, "the GPU driver is released")+
+			", so that nobody can see what the Pod's GPUs hold; kubectl pitstop gpu release "+node+" --end takes it again"
+		return
+	case held && (u.drainedReported() || !m.good.At.Before(u.Pod.Hold.LoweredAt)), !held && m.read():
+		m.awaited = time.Time{}
+		return
+	case m.awaited.IsZero(), m.awaited.Before(u.Pod.Hold.LoweredAt):
+		m.awaited = now
+	}
+	patience := servingPatience
+	switch {
+	case held && m.read():
+		patience = lookPatience
+	case held:
+		patience = blindPatience
+	}
+	g.AwaitUntil = m.awaited.Add(min(patience, u.Order.Deadline/2))
+	g.Unseen = "the Pod's GPUs are being looked at"
+	if fault := m.fault(); fault != "" {
+		g.Unseen = "what the Pod's GPUs hold cannot be read: " + fault + "; the update goes on without it at " + g.AwaitUntil.UTC().Format(time.RFC3339)
+	}
+}
+
+// read reports whether the latest look could read the GPUs, if not each of them.
+func (m *memory) read() bool { return m.last.State == gpu.Up && m.last.Fault == "" }
+
+// fault says why the latest look is no baseline; empty if it is one, or there was none.
+func (m *memory) fault() string {
+	for _, d := range m.last.Devices {
+		if m.last.Fault == "" && d.Fault != "" {
+			return d.Fault
+		}
+	}
+	if m.last.Fault == "" && m.last.State == gpu.Absent {
+		return "the library of the driver is gone"
+	}
+	return m.last.Fault
 }
 
 // lookEvery is how often the GPUs are to be looked at as things stand; 0: not at all.
 func lookEvery(u *Update, m *memory, now time.Time) time.Duration {
 	g := u.GPUs
 	switch {
-	case g.awaitsLook(now):
+	case g.awaitsLook(now) && u.Pod.Hold.Placed():
 		return lookOften
-	case !g.AwaitUntil.IsZero():
+	case g.Watched:
 		return lookSeldom
 	case !g.Judged || m.baseline == nil:
 		return 0
@@ -120,6 +158,7 @@ func lookEvery(u *Update, m *memory, now time.Time) time.Duration {
 // judge takes what was seen after the swap into account.
 func (a *Agent) judge(s *sight, u *Update) {
 	m := &s.track.memory
+	defer func() { u.GPUs.ExcusedUntil = a.excusedUntil(s, u) }()
 	if m.baseline == nil {
 		u.GPUs.Verdict, u.GPUs.Message = v1alpha1.VerdictUnknown, "what the GPUs held before the swap is not known"
 		return
@@ -143,6 +182,21 @@ func (a *Agent) judge(s *sight, u *Update) {
 	for i := range u.Containers {
 		s.starve(&u.Containers[i])
 	}
+}
+
+// excusedUntil is the release deadline, with time for the looks that end in a verdict, unless the memory is known to be free.
+func (a *Agent) excusedUntil(s *sight, u *Update) time.Time {
+	if u.memoryProven() {
+		return time.Time{}
+	}
+	ended := s.track.memory.ended
+	if s.track.memory.baseline == nil {
+		ended = s.oldEnded(u)
+	}
+	if ended.IsZero() {
+		ended = s.now
+	}
+	return ended.Add(residency.Params{Release: a.cfg.ReleaseDeadline}.WithDefaults().Release + verdictGrace)
 }
 
 // noteReady notes that the new engine was ready. For a while after the patch it is the old one that kubelet calls ready.

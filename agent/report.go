@@ -74,6 +74,9 @@ func (a *Agent) waiting(s *sight, u Update, step Step) (Step, *v1alpha1.InPlaceU
 	if step.Reason == v1alpha1.WaitingUnauthorized && !same {
 		due = s.now // the coordinator waits for it, to have kubelet bring the image
 	}
+	if step.Reason == v1alpha1.WaitingUnread { // each update waits for a look, for a moment
+		due = latest(due, s.track.memory.awaited.Add(reportAfter))
+	}
 	if s.now.Before(due) {
 		step.Until = earliest(step.Until, due)
 		return step, nil

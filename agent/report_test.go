@@ -82,6 +82,28 @@ func TestRestartsSinceTheBaseline(t *testing.T) {
 	}
 }
 
+func TestALookAtTheGPUsIsNoWaitWorthAReportUnlessItLasts(t *testing.T) {
+	for name, tt := range map[string]struct {
+		reason  v1alpha1.Reason
+		awaited time.Time
+		reports bool
+	}{
+		"a stage that lasts is reported":               {v1alpha1.WaitingDrain, time.Time{}, true},
+		"a look that was begun a moment ago is not":    {v1alpha1.WaitingUnread, at(99), false},
+		"GPUs that could not be read for five seconds": {v1alpha1.WaitingUnread, at(95), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, u := aWindow("v2", cri.Container{}, "")
+			s.now = at(100)
+			s.track = &track{since: at(50), memory: memory{awaited: tt.awaited}}
+			step, status := (&Agent{}).waiting(s, u, Step{Stage: v1alpha1.StageDraining, Reason: tt.reason, Until: at(200)})
+			if reports := status != nil; reports != tt.reports || !reports && !step.Until.Equal(at(104)) {
+				t.Errorf("reported %t, and looked at again at %v", reports, step.Until)
+			}
+		})
+	}
+}
+
 func TestGPUsThatCannotBeToldAreReportedAsUnknown(t *testing.T) {
 	s, u := aWindow("v2", cri.Container{}, "ipu/2")
 	long := strings.Repeat("x", 200)

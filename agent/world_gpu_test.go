@@ -136,16 +136,24 @@ func (a *simAgent) look(p *simPod) {
 		return
 	}
 	latency := w.jitter(200 * time.Millisecond)
+	let := w.letGo
 	fails := !w.gpuUp || p.memory.blind > 0 && w.rng.IntN(p.memory.blind) == 0
 	if fails && w.rng.IntN(2) == 0 {
 		latency = lookTimeout
 	}
 	w.after(latency, func() {
 		s := residency.Sample{At: w.now, State: gpu.Up, BootID: "boot"}
-		if fails || !w.gpuUp {
+		if l == w.agent.memory.looks { // else of a process that is no more
+			p.rules.letGo = let
+		}
+		switch {
+		case let:
+			s.State, s.Fault = gpu.Released, "the GPU driver is released"
+			p.rules.blind = true
+		case fails || !w.gpuUp:
 			s.State, s.Fault = gpu.Unknown, "the probe did not answer"
 			p.rules.blind = true
-		} else {
+		default:
 			s.Devices = p.sampled()
 		}
 		l.put(pod.UID, s)
@@ -189,10 +197,15 @@ func (w *world) gpusSicken(d time.Duration) {
 	w.after(d, func() { w.sick = false })
 }
 
+func (w *world) driverReleased(d time.Duration) {
+	w.letGo = true
+	w.after(d, func() { w.letGo = false })
+}
+
 // heal ends what would keep a Pod's memory, or hide it.
 func (w *world) heal(p *simPod) {
 	p.memory.frees, p.memory.blind = time.Millisecond, 0
-	w.gpuUp, w.sick = true, false
+	w.gpuUp, w.sick, w.letGo = true, false, false
 	for _, id := range p.leftovers() {
 		w.after(time.Second, func() { p.free(id) })
 	}
@@ -218,6 +231,13 @@ func (a *simAgent) noteRetry(s *sight, container string) {
 func (r *rules) healthy(w *world, p *simPod, s *sight) {
 	if w.sick && s.track != nil && len(s.track.memory.last.Devices) > 0 && r.patches[s.token] == 0 {
 		w.broken(p, "holds a Pod with a sick GPU")
+	}
+}
+
+// driverThere: no update starts, nor goes on to the patch, while the agent has last been told that the driver is released.
+func (r *rules) driverThere(w *world, p *simPod, s *sight) {
+	if r.letGo && !r.swapping && s.track != nil && !s.track.memory.last.At.IsZero() {
+		w.broken(p, "goes on while the driver is released")
 	}
 }
 
@@ -256,7 +276,7 @@ func (r *rules) residency(w *world, p *simPod, order *v1alpha1.InPlaceUpdate, to
 		w.broken(p, "fails for its memory %s after the end of the old container", w.now.Sub(r.replaced))
 	case to.Reason == v1alpha1.FailedMoved:
 		w.broken(p, "has not moved")
-	case to.Reason == v1alpha1.FailedCrashLooping && !r.blind && !r.forgetful && p.devices && r.heldFromBefore(p) &&
+	case to.Reason == v1alpha1.FailedCrashLooping && p.devices && r.heldFromBefore(p) &&
 		w.now.Before(r.replaced.Add(releaseFor)):
 		w.broken(p, "is crash looping, and its memory is held")
 	}

@@ -21,6 +21,7 @@ type rules struct {
 	killed    time.Time       // first kill since the latest patch
 	patient   time.Time       // latest wait for people or the coordinator
 	blind     bool            // a look at its GPUs has failed
+	letGo     bool            // the latest one found that the driver is released
 	forgetful bool            // the journal could not be written, or was lost
 	gone      map[string]bool // containers that a patch replaced
 	replaced  time.Time       // when the last of them ended
@@ -56,6 +57,7 @@ func (r *rules) before(w *world, p *simPod, s *sight, step Step) {
 		r.holds(w, p, s, step)
 	case ActPatch:
 		r.patchesImages(w, p, s)
+		r.driverThere(w, p, s)
 	case ActStop:
 		r.stops(w, p, s, step)
 	case ActOpen:
@@ -100,6 +102,7 @@ func (r *rules) holds(w *world, p *simPod, s *sight, step Step) {
 	}
 	r.permitted(w, p, s, v1alpha1.PermitDrain)
 	r.imagesThere(w, p, s)
+	r.driverThere(w, p, s)
 }
 
 func (r *rules) imagesThere(w *world, p *simPod, s *sight) {
@@ -179,11 +182,11 @@ func (r *rules) stops(w *world, p *simPod, s *sight, step Step) {
 	}
 }
 
-// takesBack: an attempt opens its own hold before the patch where an image is lost, and else
+// takesBack: an attempt opens its own hold before the patch where an image is lost or the driver is released, and else
 // only after its end. A drain is not begun twice for nothing.
 func (r *rules) takesBack(w *world, p *simPod, s *sight) {
 	if s.order == nil || len(s.order.Spec.Containers) == 0 || p.pod.Annotations[v1alpha1.HoldInPlace] != s.token ||
-		reportOf(s.order).Stage.Ended() || !w.runtimeUp {
+		reportOf(s.order).Stage.Ended() || !w.runtimeUp || r.letGo {
 		return
 	}
 	same := true

@@ -25,7 +25,7 @@ type world struct {
 	hashes map[string]string
 	serial int
 
-	gpuUp, sick                                           bool
+	gpuUp, sick, letGo                                    bool
 	runtimeUp, kubeletUp, journalUp, registryUp, routerUp bool
 	kubeletEpoch                                          int
 	kubeletStarted                                        time.Time

@@ -21,8 +21,10 @@ const (
 	WaitingDrain Reason = "Draining"
 	// WaitingKubelet: the image is patched and kubelet has not yet started the new container.
 	WaitingKubelet Reason = "KubeletRestarting"
-	// WaitingLoad: the new container runs and is not ready yet.
+	// WaitingLoad: the new container was started and is not ready yet.
 	WaitingLoad Reason = "EngineLoading"
+	// WaitingRestart: the new container, or one beside it, has ended, and kubelet starts it again.
+	WaitingRestart Reason = "EngineRestarting"
 	// WaitingReady: the gate is open and kubelet has not yet reported the Pod as Ready.
 	WaitingReady Reason = "NotReady"
 	// WaitingHeld: another holder keeps the Pod out of traffic; the message names it.
@@ -46,6 +48,11 @@ const (
 	WaitingAPI Reason = "APIServerRefuses"
 	// WaitingGPU: a GPU of the Pod is unhealthy.
 	WaitingGPU Reason = "GPUUnhealthy"
+	// WaitingDriver: the agent has let go of the GPU driver on request, so that nothing can be seen of the Pod's GPUs;
+	// the message says until when.
+	WaitingDriver Reason = "DriverReleased"
+	// WaitingUnread: what the Pod's GPUs hold is not known yet; the message says why, and until when it is waited for.
+	WaitingUnread Reason = "GPUsUnread"
 	// WaitingRelease: memory of the containers before is still held on a GPU of the Pod; the message names the
 	// holder.
 	WaitingRelease Reason = "GPUMemoryHeld"

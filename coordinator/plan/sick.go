@@ -118,7 +118,7 @@ func (w *world) blockedSick() *Verdict {
 			serving, n = u, n+1
 		}
 	}
-	const way = "drain the node and have the GPU reset or replaced; `kubectl pitstop node` shows the GPUs of a node"
+	const way = "drain the node and have done what the GPU needs; `kubectl pitstop node NODE` says what that is"
 	switch {
 	case serving != nil:
 		return blockedBy(v1alpha1.BlockedGPU, "%d units with a sick GPU are not taken out of traffic, for want of budget or as something else goes on with them; %s: %s; %s", n, serving.name(), serving.sick, way)

@@ -36,15 +36,23 @@ type Lookout struct {
 func (l Lookout) Look(ctx context.Context, pod *corev1.Pod) (residency.Sample, error) {
 	r := l.Reader.Read(ctx)
 	s := residency.Sample{At: r.At, State: r.State, BootID: l.BootID}
-	if r.State != gpu.Up {
-		if r.State == gpu.Unknown {
-			s.Fault = cmp.Or(r.Message, "the GPUs could not be read")
-		}
+	if r.State == gpu.Absent {
 		return s, nil
 	}
 	a := l.Assigned.Read(ctx)
 	targets, fault := targetsOf(pod, a, r)
-	if s.Fault = fault; len(targets) == 0 {
+	switch {
+	case len(targets) == 0 && fault == "": // its devices are no GPUs, whatever the driver says
+		s.State = gpu.Up
+		return s, nil
+	case r.State == gpu.Released:
+		s.Fault = strings.TrimSpace("the GPU driver is released " + r.Message)
+		return s, nil
+	case r.State == gpu.Unknown:
+		s.Fault = cmp.Or(r.Message, "the GPUs could not be read")
+		return s, nil
+	case len(targets) == 0:
+		s.Fault = fault
 		return s, nil
 	}
 	s.Partial = !complete(pod, a)

@@ -202,6 +202,16 @@ func TestLook(t *testing.T) {
 			node{reading: gpu.Reading{At: time.Unix(100, 0), State: gpu.Unknown, Message: "the probe does not answer"}},
 			residency.Sample{State: gpu.Unknown, Fault: "the probe does not answer"},
 		},
+		"a probe that does not answer, of devices that are no GPUs": {
+			node{gpu.Reading{At: time.Unix(100, 0), State: gpu.Unknown, Message: "no"}, of("example.com/rdma", given("mlx5_0")), nil}, residency.Sample{State: gpu.Up},
+		},
+		"a driver that is released": {
+			node{gpu.Reading{At: time.Unix(100, 0), State: gpu.Released, Message: "until noon"}, given(one), nil},
+			residency.Sample{State: gpu.Released, Fault: "the GPU driver is released until noon"},
+		},
+		"a driver that is released, of devices that are no GPUs": {
+			node{gpu.Reading{At: time.Unix(100, 0), State: gpu.Released}, of("example.com/rdma", given("mlx5_0")), nil}, residency.Sample{State: gpu.Up},
+		},
 		"a node without GPUs": {
 			node{reading: gpu.Reading{At: time.Unix(100, 0), State: gpu.Absent}}, residency.Sample{State: gpu.Absent},
 		},

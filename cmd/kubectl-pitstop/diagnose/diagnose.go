@@ -26,7 +26,12 @@ type Facts struct {
 	// there is none.
 	Lease        *coordinationv1.Lease
 	LeaseUnknown bool
-	Now          time.Time
+	// Group is the ServingGroup of the Pod, and Mates are Pods of it; nil: there is none, or it could not be read.
+	Group *v1alpha1.ServingGroup
+	Mates []*corev1.Pod
+	// Node is that of a Pod that asks for GPUs and has no condition of its own; nil: that is not so, or it could not be read.
+	Node *corev1.Node
+	Now  time.Time
 }
 
 // A Diagnosis is the answer. Summary, Why and Way are sentences without a full stop.
@@ -59,6 +64,8 @@ type Diagnosis struct {
 	Timings *v1alpha1.Timings `json:"timings,omitempty"`
 	// GPUs are what the Pod's GPUs held before the swap, and what became of it, while the update is open.
 	GPUs []v1alpha1.GPUReport `json:"gpus,omitempty"`
+	// Sick are the Pods with a sick GPU that this is about: the Pod itself, and, where it is held for one, others of its unit.
+	Sick []Sick `json:"sick,omitempty"`
 }
 
 // A Deadline is the next moment at which something happens without anyone's doing.
@@ -81,11 +88,13 @@ func Diagnose(f Facts) Diagnosis {
 		Pod:       f.Pod.Name,
 		Node:      f.Pod.Spec.NodeName,
 		Gate:      gateState(f.Pod),
-		Holds:     holds(f),
+		Sick:      sickFor(f),
+		Note:      gateless(f),
 		Agent:     agentOf(f),
 		Now:       metav1.NewTime(f.Now),
 		Unit:      order.Unit(f.Pod, f.Update),
 	}
+	d.Holds = holds(f, d.Sick)
 	if u := f.Update; u != nil && u.Spec.PodUID == f.Pod.UID {
 		d.update(f, u)
 	} else {
@@ -142,11 +151,30 @@ func (d *Diagnosis) update(f Facts, u *v1alpha1.InPlaceUpdate) {
 		d.patched(f.Pod, u)
 	case d.Reason == "" && early(d.Stage) && d.Stage != v1alpha1.StageDrained && readiness.GateOf(f.Pod).Token == u.Token():
 		d.lowered(f, u)
+	case d.Reason == "" && d.Stage == v1alpha1.StagePrepared && u.Spec.Permit.Allows(v1alpha1.PermitDrain) && d.sick():
+		// The agent does not report a wait before it has lasted.
+		d.Reason = v1alpha1.WaitingGPU
+		fallthrough
 	default:
 		d.Summary = fmt.Sprintf("attempt %d is at %s", d.Attempt, u.Status.Stage)
 		d.Next = deadline(f.Pod, u)
 	}
 	d.explain()
+}
+
+// sick reports whether a GPU of the Pod itself is.
+func (d *Diagnosis) sick() bool {
+	return slices.ContainsFunc(d.Sick, func(s Sick) bool { return s.Pod == d.Pod })
+}
+
+// stuck is the UUID of the GPU whose memory was not given back; empty if there is none.
+func (d *Diagnosis) stuck() string {
+	for _, g := range d.GPUs {
+		if g.Verdict == v1alpha1.VerdictLeaked || g.Verdict == v1alpha1.VerdictHeldByOther {
+			return g.UUID
+		}
+	}
+	return ""
 }
 
 // lowered diagnoses an update that has closed the gate and has not reported that yet.
@@ -176,7 +204,7 @@ func (d *Diagnosis) patched(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) {
 		d.Reason = v1alpha1.WaitingHeld
 		return
 	case crashes(pod) != "":
-		d.Reason, d.Message = v1alpha1.WaitingLoad, crashes(pod)
+		d.Reason, d.Message = v1alpha1.WaitingRestart, crashes(pod)
 	case readiness.ContainersReady(pod):
 		d.Reason = v1alpha1.WaitingReady
 	case readiness.GateOf(pod).Open: // opened as soon as the new containers were proved
@@ -205,14 +233,14 @@ func (d *Diagnosis) explain() {
 	if !ok {
 		text = Text{"this plugin does not know the reason " + string(d.Reason), "use the kubectl-pitstop of the agent's version"}
 	}
-	d.Why, d.Way = text.Why, text.Way
+	d.Why, d.Way = text.Why, Place{d.Node, d.stuck()}.In(text.Way)
 	byHand := d.Reason == v1alpha1.RefusedForeign || d.Reason == v1alpha1.RefusedNotOwned
 	if d.Unit != "" && KindOf(d.Reason) == Refused && !byHand {
 		d.Way = refusedWay(d.Reason)
 	}
 }
 
-// deadline returns when the wait that u is in ends by itself, or nil if it may last for ever.
+// deadline returns when the wait that u is in ends by itself, or nil if it may last for ever or the message says when.
 func deadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) *Deadline {
 	reason, stage := u.Status.Reason, u.Status.Stage
 	if reason == v1alpha1.WaitingDrain || reason == v1alpha1.WaitingPropagation {
@@ -223,7 +251,7 @@ func deadline(pod *corev1.Pod, u *v1alpha1.InPlaceUpdate) *Deadline {
 		then = "the attempt is refused (DeadlineBeforeSwap) and the Pod serves as before"
 	}
 	endless := reason == v1alpha1.WaitingPermit || reason == v1alpha1.WaitingHeld || reason == v1alpha1.WaitingRelease ||
-		reason == v1alpha1.WaitingRuntime && !early(stage)
+		reason == v1alpha1.WaitingUnread || reason == v1alpha1.WaitingRuntime && !early(stage)
 	if endless || u.Status.StageSince == nil {
 		return nil
 	}

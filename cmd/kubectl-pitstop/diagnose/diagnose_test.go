@@ -96,6 +96,40 @@ func (f Facts) with(change func(*Facts)) Facts {
 	return f
 }
 
+// ailing has the agent say that a GPU of the Pod is sick.
+func ailing(reason v1alpha1.GPUReason, message string) func(*Facts) {
+	return func(f *Facts) { ail(f.Pod, reason, message) }
+}
+
+func ail(p *corev1.Pod, reason v1alpha1.GPUReason, message string) {
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+		Type: v1alpha1.GPUHealthy, Status: corev1.ConditionFalse, Reason: string(reason), Message: message,
+	})
+}
+
+// grouped makes the Pod one of prefill-0 of a group, beside one of decode-0 on another node whose GPU is sick.
+func grouped(holds ...string) func(*Facts) {
+	return func(f *Facts) {
+		f.Group = &v1alpha1.ServingGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "chat-0", UID: "sg-uid"},
+			Spec:       v1alpha1.ServingGroupSpec{GPUHolds: holds},
+			Status: v1alpha1.ServingGroupStatus{Instances: []v1alpha1.InstanceStatus{
+				{Role: "prefill", Ordinal: ptr.To[int32](0)},
+				{Role: "decode", Ordinal: ptr.To[int32](0), GPUFault: "Pod chat-0-decode-0-0 on node node-b: FatalXID: GPU 2 (GPU-c): XID 79, which asks for a reboot"},
+			}},
+		}
+		other := f.Pod.DeepCopy()
+		other.Name, other.UID, other.Spec.NodeName = "chat-0-decode-0-0", "other-uid", "node-b"
+		f.Pod.Name = "chat-0-prefill-0-0"
+		for pod, role := range map[*corev1.Pod]string{f.Pod: "prefill", other: "decode"} {
+			pod.Labels = map[string]string{v1alpha1.LabelRole: role, v1alpha1.LabelInstance: "0"}
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup", Name: "chat-0", UID: "sg-uid", Controller: new(true)}}
+		}
+		ail(other, v1alpha1.GPUFalseXID, "GPU 2 (GPU-c): XID 79, which asks for a reboot")
+		f.Mates = []*corev1.Pod{other, f.Pod}
+	}
+}
+
 func patched(f *Facts) {
 	f.Pod.Annotations[v1alpha1.PatchedAt] = "ipu-uid/2 2026-01-02T15:00:50.000Z 30s"
 }
@@ -115,6 +149,9 @@ func TestDiagnose(t *testing.T) {
 		"not permitted":               serving().ordered(v1alpha1.StagePrepared, v1alpha1.WaitingPermit, "waits for permit Drain"),
 		"draining":                    serving().lowered().ordered(v1alpha1.StageDraining, v1alpha1.WaitingDrain, "running 3, waiting 1"),
 		"propagating":                 serving().lowered().ordered(v1alpha1.StageDraining, v1alpha1.WaitingPropagation, "").with(func(f *Facts) { f.Now = at(42) }),
+		"driver released":             serving().ordered(v1alpha1.StagePrepared, v1alpha1.WaitingDriver, "the GPU driver is released until 2026-01-02T15:30:00Z"),
+		"GPUs unread":                 serving().ordered(v1alpha1.StagePrepared, v1alpha1.WaitingUnread, "no answer; the update goes on without it at 2026-01-02T15:02:00Z"),
+		"engine restarting":           closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageProved, v1alpha1.WaitingRestart, "container engine has ended"),
 		"loading":                     closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageProved, v1alpha1.WaitingLoad, ""),
 		"deadline over":               closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageProved, v1alpha1.WaitingLoad, "").with(func(f *Facts) { f.Now = at(1900); f.Lease.Spec.RenewTime.Time = at(1899) }),
 		"agent dead in the middle":    closed().held("inplace", "ipu-uid/2").ordered(v1alpha1.StageDraining, v1alpha1.WaitingDrain, "running 3").with(agentDead),
@@ -148,6 +185,24 @@ func TestDiagnose(t *testing.T) {
 		"hold left, order gone":     closed().held("inplace", "ipu-uid/2"),
 		"of a ServingGroup": serving().with(func(f *Facts) {
 			f.Pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup", Name: "llm-0"}}
+		}),
+		"in service on a sick GPU":                    serving().with(ailing(v1alpha1.GPUFalseRecovery, "GPU 1 (GPU-b): needs a reset")),
+		"in service on a sick GPU, of a ServingGroup": serving().with(grouped()).with(ailing(v1alpha1.GPUFalseECC, "GPU 1 (GPU-b): uncorrected memory errors keep coming")),
+		"held for a lost GPU":                         closed().held("device", "lost GPU-b").with(ailing(v1alpha1.GPUFalseLost, "GPU 1 (GPU-b): does not answer any more")),
+		"held for the GPU of another Pod":             closed().held("gpu-health", "true").with(grouped("")),
+		"held for the GPU of another Pod, which may not be seen": closed().held("gpu-health", "true").with(grouped("")).with(func(f *Facts) {
+			f.Mates = nil
+		}),
+		"held for its own GPU, and not for that of another unit": closed().held("gpu-health", "true").with(grouped("decode-0", "prefill-0")).
+			with(ailing(v1alpha1.GPUFalseRecovery, "GPU 1 (GPU-b): needs a reset")),
+		"held for a GPU that is well again": closed().held("gpu-health", "true").with(grouped("prefill-0")),
+		"prepared, and its GPU is sick": serving().ordered(v1alpha1.StagePrepared, "", "").with(ailing(v1alpha1.GPUFalseRecovery, "GPU 1 (GPU-b): needs a reset")).
+			with(func(f *Facts) { f.Update.Spec.Permit = v1alpha1.PermitServe }),
+		"no gate on a node with a sick GPU": serving().with(func(f *Facts) {
+			f.Pod.Spec.ReadinessGates = nil
+			f.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+				{Type: v1alpha1.GPUHealthy, Status: corev1.ConditionFalse, Reason: "DeviceLost", Message: "GPU 3 (GPU-d): does not answer any more"},
+			}}}
 		}),
 		"no gate":                    serving().with(func(f *Facts) { f.Pod.Spec.ReadinessGates = nil }),
 		"gate not set, no agent":     closed().with(func(f *Facts) { f.Pod.Status.Conditions = f.Pod.Status.Conditions[:1] }).with(agentNone),

@@ -73,6 +73,9 @@ func (d *Diagnosis) idle(f Facts) {
 		d.Way = d.Holds[0].Way
 	case ready == corev1.ConditionTrue:
 		d.Summary = "is in service"
+		if d.sick() {
+			d.Summary += ", on a sick GPU"
+		}
 	case condition(pod, v1alpha1.InService) != corev1.ConditionTrue:
 		d.unopened(pod)
 	default:
@@ -150,10 +153,14 @@ func condition(pod *corev1.Pod, of corev1.PodConditionType) corev1.ConditionStat
 	return corev1.ConditionUnknown
 }
 
-func holds(f Facts) []Hold {
+func holds(f Facts, sick []Sick) []Hold {
 	var all []Hold
 	for _, h := range order.Holds(f.Pod) {
-		all = append(all, Hold{Hold: h, Way: way(f, h)})
+		one := Hold{Hold: h, Way: way(f, h)}
+		if v1alpha1.HoldPrefix+h.Holder == v1alpha1.HoldGPUHealth {
+			one.Way = healed(f, sick)
+		}
+		all = append(all, one)
 	}
 	return all
 }
@@ -172,8 +179,6 @@ func way(f Facts, h order.Hold) string {
 		return "it goes when the Pod's unit may serve"
 	case v1alpha1.HoldDevice:
 		return "it goes when the lost GPU is back"
-	case v1alpha1.HoldGPUHealth:
-		return "it goes when the GPU is healthy again"
 	}
 	if h.Holder == order.Operator {
 		return "`kubectl pitstop release " + f.Pod.Name + "`"

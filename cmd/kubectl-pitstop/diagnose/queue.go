@@ -88,7 +88,7 @@ func turn(ms *v1alpha1.ModelServing, d ServingDiagnosis) (why, way string) {
 		case w.Reason == string(v1alpha1.UnitCancelled) && w.Permit == v1alpha1.PermitPrepare: // it keeps nobody from anything
 		case w.Kind == WaitUpdate && w.Permit == v1alpha1.PermitPrepare:
 			ahead = true
-		case w.Kind == WaitUpdate || w.Kind == WaitReady || w.Kind == WaitDeletion:
+		case w.Kind == WaitUpdate || w.Kind == WaitReady || w.Kind == WaitDeletion || w.Kind == WaitHeld:
 			return "the budget (maxUnavailable, maxSurge) is spent by the units above", "one of those is available again"
 		}
 	}

@@ -57,8 +57,13 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 		}
 	case v1alpha1.WaitingLoad:
 		t = Text{
-			"the new container runs and its readiness probe does not pass yet",
-			"the engine has loaded its weights; if it lasts, read the container's log",
+			"the new container was started, and is not ready yet",
+			"the engine has loaded its weights; if it lasts, read the container's log, with --previous where it does not run just now",
+		}
+	case v1alpha1.WaitingRestart:
+		t = Text{
+			"the new container, or one beside it, has ended, and kubelet starts it again",
+			"kubelet's back-off after a crash runs out (10 s, then 20 s, up to 5 min) and the engine comes up; why it ended says its log: `kubectl logs POD -c CONTAINER --previous`",
 		}
 	case v1alpha1.WaitingReady:
 		t = Text{
@@ -114,6 +119,16 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 		t = Text{
 			"a GPU of the Pod is unhealthy, and a new engine would not come up on it",
 			"the GPU recovers or is reset; see the Pod condition pitstop.dev/GPUHealthy",
+		}
+	case v1alpha1.WaitingDriver:
+		t = Text{
+			"the agent has let go of the GPU driver, because somebody asked for it with `kubectl pitstop gpu release`; nobody could tell what became of the engine's memory, and whoever asked wants the GPUs idle",
+			"the time that was given is over, or `kubectl pitstop gpu release NODE --end`",
+		}
+	case v1alpha1.WaitingUnread:
+		t = Text{
+			"what the Pod's GPUs hold is not known yet; without it nobody can tell afterwards whether their memory was given back",
+			"the GPUs can be read: see `kubectl pitstop node NODE` and the log of the agent; else the update goes on without it after two minutes, or 10 s where the Pod is out of traffic already, and the verdict on the GPUs is Unknown",
 		}
 	case v1alpha1.WaitingRelease:
 		t = Text{
@@ -213,12 +228,12 @@ func Explain(r v1alpha1.Reason) (Text, bool) {
 	case v1alpha1.FailedLeaked:
 		t = Text{
 			"a process that the Pod should be rid of still held memory on a GPU at the release deadline",
-			"end the process that the message names on its node; once the memory is free and the engine ready, the update ends as a late success. A process that cannot be ended wants a reset of the GPU or a reboot of the node",
+			"end the process that the message names, on its node; once the memory is free and the engine ready, the update ends as a late success. One that does not exist any more, or cannot be ended, wants a reset of the GPU: " + resetGPU,
 		}
 	case v1alpha1.FailedHeldByOther:
 		t = Text{
 			"memory of the containers before was still held on a GPU at the release deadline, though their processes are gone",
-			"end the holder that the message names, or update its Pod: it imported the memory, or came in between; once the memory is free and the engine ready, the update ends as a late success. Where nobody holds it, the GPU wants a reset",
+			"end the holder that the message names, or update its Pod: it imported the memory, or came in between; once the memory is free and the engine ready, the update ends as a late success. Where the holder does not exist any more, or nobody holds it, the GPU wants a reset: " + resetGPU,
 		}
 	case v1alpha1.FailedMoved:
 		t = Text{
@@ -282,6 +297,7 @@ func KindOf(r v1alpha1.Reason) Kind {
 		v1alpha1.WaitingDrain,
 		v1alpha1.WaitingKubelet,
 		v1alpha1.WaitingLoad,
+		v1alpha1.WaitingRestart,
 		v1alpha1.WaitingReady,
 		v1alpha1.WaitingHeld,
 		v1alpha1.WaitingSettle,
@@ -293,6 +309,8 @@ func KindOf(r v1alpha1.Reason) Kind {
 		v1alpha1.WaitingRuntime,
 		v1alpha1.WaitingAPI,
 		v1alpha1.WaitingGPU,
+		v1alpha1.WaitingDriver,
+		v1alpha1.WaitingUnread,
 		v1alpha1.WaitingRelease,
 		v1alpha1.WaitingAgent,
 		v1alpha1.WaitingAgentTooOld:

@@ -9,6 +9,12 @@ import (
 	"pitstop.dev/api/v1alpha1"
 )
 
+// What ends the sickness of a GPU, with NODE and INDEX for Place to fill in.
+const (
+	resetGPU   = "end what uses the GPU, `kubectl pitstop gpu release NODE --for 10m`, `nvidia-smi --gpu-reset -i INDEX` on the node, then `kubectl pitstop gpu release NODE --end`"
+	rebootNode = "`kubectl drain NODE --ignore-daemonsets`, reboot the node, then `kubectl uncordon NODE`"
+)
+
 // ExplainGPU returns the text of a reason of the condition GPUHealthy. It is false for a word that is not in the
 // closed list of this version.
 func ExplainGPU(r v1alpha1.GPUReason) (Text, bool) {
@@ -18,23 +24,23 @@ func ExplainGPU(r v1alpha1.GPUReason) (Text, bool) {
 		t = Text{"all GPUs were read, and nothing is wrong with them", "nothing"}
 	case v1alpha1.GPUFalseLost:
 		t = Text{
-			"a GPU does not answer any more (it fell off the bus, or the driver gave it up); its Pods are held out of traffic",
-			"the node is rebooted; if the GPU is lost again, it wants a technician",
+			"a GPU does not answer any more (it fell off the bus, or the driver gave it up); those of its Pods that have the readiness gate are held out of traffic",
+			"a reboot: " + rebootNode + "; if the GPU is lost again, it wants a technician",
 		}
 	case v1alpha1.GPUFalseRecovery:
 		t = Text{
 			"the driver asks for an action before a GPU is used on; the message says which",
-			"that action: for a reset, end what uses the GPU, `kubectl pitstop gpu release NODE --for 10m`, then `nvidia-smi --gpu-reset -i INDEX` on the node",
+			"that action. A reset: " + resetGPU + ". A reboot: " + rebootNode,
 		}
 	case v1alpha1.GPUFalseXID:
 		t = Text{
-			"the driver reported an error (XID) after which the GPU or the node has to be reset; the message has the number",
-			"a reset of the GPU, as for RecoveryRequired, or a reboot; a driver that goes on to say that no action is needed ends it as well",
+			"the driver reported an error (XID) after which the GPU has to be reset or the node rebooted; the message has the number, and says which",
+			"what the message asks for. A reset: " + resetGPU + "; a driver that goes on to say that no action is needed ends it as well. A reboot: " + rebootNode,
 		}
 	case v1alpha1.GPUFalseECC:
 		t = Text{
 			"memory errors that cannot be corrected came at least twice in ten minutes",
-			"none comes for ten minutes; if they go on, reset the GPU, as for RecoveryRequired, and replace it if they come back",
+			"none comes for ten minutes; if they go on, a reset: " + resetGPU + ". Replace the GPU if they come back",
 		}
 	case v1alpha1.GPUFalseRemap:
 		t = Text{
@@ -62,7 +68,7 @@ func ExplainGPU(r v1alpha1.GPUReason) (Text, bool) {
 			"the time that was given is over, or `kubectl pitstop gpu release NODE --end`",
 		}
 	case v1alpha1.GPUUnknownUnjudged:
-		t = Text{"too few readings have been taken since the agent started", "half a minute"}
+		t = Text{"too few readings have been taken since the agent started, or took the driver again", "half a minute"}
 	case v1alpha1.GPUUnknownUnassigned:
 		t = Text{
 			"which GPUs the Pod was given could not be found out",

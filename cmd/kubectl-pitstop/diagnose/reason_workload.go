@@ -105,7 +105,7 @@ func ExplainCondition(r v1alpha1.ConditionReason) (Text, bool) {
 	case v1alpha1.BlockedGPU:
 		t = Text{
 			"a GPU of a unit is sick, as the agent of its node says in the Pod condition pitstop.dev/GPUHealthy; the unit is kept out of traffic within maxUnavailable, others serve on; none of them is updated in place meanwhile",
-			"`kubectl pitstop node NODE` says what the GPU needs: have it reset or replaced, or delete the Pod so that it comes up elsewhere; the unit goes back in traffic by itself when the GPU is healthy",
+			"`kubectl pitstop node NODE` says what the GPU needs, a reset or a reboot for instance: have that done, or delete the Pod so that it comes up elsewhere; the unit goes back in traffic by itself when the GPU is healthy",
 		}
 	case v1alpha1.BlockedRevision:
 		t = Text{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,6 +23,8 @@ type ServingFacts struct {
 	Serving *v1alpha1.ModelServing
 	// Groups may hold those of others: ownership by UID decides.
 	Groups []*v1alpha1.ServingGroup
+	// Pods are those of the groups; nil: they could not be read.
+	Pods []*corev1.Pod
 	// Lease is that of the leading coordinator; nil with LeaseUnknown false means that there is none.
 	Lease        *coordinationv1.Lease
 	LeaseUnknown bool
@@ -92,7 +95,11 @@ func Serving(f ServingFacts) ServingDiagnosis {
 	}
 	for _, c := range ms.Status.Conditions {
 		if telling(c) {
-			d.Conditions = append(d.Conditions, explained(ms, c))
+			e := explained(ms, c)
+			if e.Reason == v1alpha1.BlockedGPU {
+				e.Way = firstSick(f).In(e.Way)
+			}
+			d.Conditions = append(d.Conditions, e)
 		}
 	}
 	slices.SortFunc(d.Conditions, func(a, b Condition) int { return strings.Compare(a.Type, b.Type) })

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -90,6 +91,30 @@ func down(f ServingFacts, n int, phase v1alpha1.InstancePhase) {
 	s.DownSince = new(metav1.NewTime(at(10)))
 }
 
+// sick has a GPU of a Pod of decode-0 of group 1 sick, and the units held that are named.
+func sick(f *ServingFacts, holds ...string) {
+	sg := f.group(1)
+	sg.Spec.GPUHolds = holds
+	for _, unit := range holds {
+		f.Serving.Status.Updating = append(f.Serving.Status.Updating, v1alpha1.LedgerEntry(sg.Name, unit))
+	}
+	sg.UID = "sg-uid"
+	sg.Status.Instances[0].GPUFault = "Pod llm-1-decode-0-0 on node node-b: FatalXID: GPU 2 (GPU-c): XID 79, which asks for a reboot"
+	if len(holds) > 0 {
+		sg.Status.Instances[0].Ready, sg.Status.Instances[0].DownSince = false, new(metav1.NewTime(at(10)))
+	}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "llm-1-decode-0-0", Labels: map[string]string{v1alpha1.LabelRole: "decode", v1alpha1.LabelInstance: "0"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup", Name: "llm-1", UID: "sg-uid", Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{NodeName: "node-b"},
+	}
+	ail(p, v1alpha1.GPUFalseXID, "GPU 2 (GPU-c): XID 79, which asks for a reboot")
+	f.Pods = append(f.Pods, p)
+	f.says(v1alpha1.ConditionBlocked, metav1.ConditionTrue, v1alpha1.BlockedGPU, "llm-1 has a sick GPU")
+}
+
 func TestDiagnoseServing(t *testing.T) {
 	for name, change := range map[string]func(*ServingFacts){
 		"settled": func(*ServingFacts) {},
@@ -136,6 +161,24 @@ func TestDiagnoseServing(t *testing.T) {
 		"complete, though names differ": func(f *ServingFacts) { f.Serving.Status.UpdateRevision = "llm-new" },
 		"complete, of the spec before": func(f *ServingFacts) {
 			f.Serving.Status.UpdateRevision, f.Serving.Generation = "llm-new", 4
+		},
+		"held for a sick GPU":                       func(f *ServingFacts) { sick(f, "") },
+		"held for a sick GPU whose Pod is not seen": func(f *ServingFacts) { sick(f, ""); f.Pods = nil },
+		"a role instance is held for a sick GPU": func(f *ServingFacts) {
+			f.Serving.Spec.RolloutStrategy.Type = v1alpha1.RoleRollingUpdate
+			sick(f, "decode-0")
+		},
+		"a sick GPU and no budget": func(f *ServingFacts) { sick(f) },
+		"held for a GPU that is well again": func(f *ServingFacts) {
+			sick(f, "")
+			f.group(1).Status.Instances[0].GPUFault, f.Pods = "", nil
+			f.says(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.NotBlocked, "")
+		},
+		"others wait for the budget that a sick unit takes": func(f *ServingFacts) {
+			sick(f, "")
+			f.Serving.Status.UpdateRevision, f.Serving.Status.UpdatedReplicas = "llm-new", 0
+			f.says(v1alpha1.ConditionProgressing, metav1.ConditionTrue, v1alpha1.ProgressingRollout, "0 of 4 groups are at llm-new")
+			f.says(v1alpha1.ConditionBlocked, metav1.ConditionFalse, v1alpha1.NotBlocked, "")
 		},
 		"paused": func(f *ServingFacts) { rolling(*f, v1alpha1.UnitVerified, ""); f.Serving.Spec.Paused = true },
 		"nothing started": func(f *ServingFacts) {

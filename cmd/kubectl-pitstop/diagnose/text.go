@@ -31,6 +31,15 @@ func (d Diagnosis) Text() string {
 	for _, g := range d.GPUs {
 		line("GPU", gpuText(g))
 	}
+	for _, s := range d.Sick[:min(len(d.Sick), mostSick)] {
+		line("Sick GPU", s.text())
+		line("It means", s.Why)
+		line("Remedy", s.Way)
+		line("Traffic", s.Traffic)
+	}
+	if n := len(d.Sick) - mostSick; n > 0 {
+		line("Sick GPU", fmt.Sprintf("and %d more Pods of the unit", n))
+	}
 	line("Way on", d.Way)
 	line("Note", d.Note)
 	if d.Next != nil {

@@ -17,6 +17,10 @@ type WaitKind string
 const (
 	// WaitBlocked: something stands in the way of a ServingGroup that does not pass by itself.
 	WaitBlocked WaitKind = "Blocked"
+	// WaitHeld: the unit is kept out of traffic for a sick GPU.
+	WaitHeld WaitKind = "Held"
+	// WaitSick: a GPU of the unit is sick, and it serves on.
+	WaitSick WaitKind = "Sick"
 	// WaitUpdate: the unit has an open update, a removal included.
 	WaitUpdate WaitKind = "Update"
 	// WaitDeletion: the ServingGroup is being deleted.
@@ -55,6 +59,10 @@ func waits(f ServingFacts) []Wait {
 	opened := map[string]bool{}
 	for _, sg := range f.Groups {
 		all = append(all, groupWaits(f, sg)...)
+		for _, w := range sickWaits(f, sg) {
+			opened[w.Unit] = true
+			all = append(all, w)
+		}
 		for _, u := range sg.Spec.Updates {
 			opened[v1alpha1.LedgerEntry(sg.Name, u.Unit)] = true
 			all = append(all, updateWait(f, sg, u))
@@ -71,7 +79,7 @@ func waits(f ServingFacts) []Wait {
 			})
 		}
 	}
-	order := []WaitKind{WaitBlocked, WaitUpdate, WaitDeletion, WaitReady, WaitBooked}
+	order := []WaitKind{WaitBlocked, WaitHeld, WaitSick, WaitUpdate, WaitDeletion, WaitReady, WaitBooked}
 	slices.SortStableFunc(all, func(a, b Wait) int { return slices.Index(order, a.Kind) - slices.Index(order, b.Kind) })
 	return all
 }
@@ -142,7 +150,7 @@ func instanceWaits(sg *v1alpha1.ServingGroup) []Wait {
 	for _, s := range sg.Status.Instances {
 		unit := v1alpha1.UnitName(s.Role, ordinal(s.Ordinal))
 		busy := slices.ContainsFunc(sg.Spec.Updates, func(u v1alpha1.UnitUpdate) bool { return !u.Preparing() && (u.Unit == "" || u.Unit == unit) })
-		if s.Ready || busy || sg.DeletionTimestamp != nil {
+		if s.Ready || busy || heldForGPU(sg, unit) || sg.DeletionTimestamp != nil {
 			continue
 		}
 		w := Wait{

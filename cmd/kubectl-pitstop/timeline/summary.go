@@ -21,7 +21,7 @@ func Summary(u *v1alpha1.InPlaceUpdate) string {
 		fmt.Fprintf(&b, "container %s: %s%s\n", c.Name, images(c), restarts(c))
 	}
 	for _, g := range u.Status.GPUs {
-		fmt.Fprintf(&b, "gpu %s: %s MiB before, %s MiB after%s\n", g.UUID, mib(g.Before), mib(g.After), verdict(g.Verdict))
+		fmt.Fprintf(&b, "gpu %s: %s before, %s after%s\n", g.UUID, mib(g.Before), mib(g.After), verdict(g.Verdict))
 	}
 	if u.Status.RequestsCut != nil && *u.Status.RequestsCut > 0 {
 		fmt.Fprintf(&b, "requests cut at the drain timeout: %d\n", *u.Status.RequestsCut)
@@ -89,7 +89,7 @@ func mib(n *int64) string {
 	if n == nil {
 		return "unknown"
 	}
-	return fmt.Sprint(*n)
+	return fmt.Sprintf("%d MiB", *n)
 }
 
 func verdict(v v1alpha1.Verdict) string {

@@ -156,7 +156,7 @@ container proxy: r/proxy:v1 (same container)
 container logs: r/logs:v1 (same container); restarts: 1 by itself
 container late: r/late:v1
 container lost: not recorded
-gpu GPU-1: 70000 MiB before, unknown MiB after (Reloaded)
+gpu GPU-1: 70000 MiB before, unknown after (Reloaded)
 requests cut at the drain timeout: 3
 prepare 1.3s, stop 90ms, out of service 4.21s
 `

@@ -82,7 +82,10 @@ func (g *grower) group(sg *v1alpha1.ServingGroup) Group {
 func (u *Unit) update(g *grower, sg *v1alpha1.ServingGroup, unit string) {
 	i := slices.IndexFunc(sg.Spec.Updates, func(o v1alpha1.UnitUpdate) bool { return o.Unit == unit })
 	if i < 0 {
-		if g.ledger[v1alpha1.LedgerEntry(sg.Name, unit)] {
+		switch {
+		case slices.Contains(sg.Spec.GPUHolds, unit): // the hold has its place in the ledger
+			u.Mark, u.State, u.Message = Wrong, "kept out of traffic for a sick GPU", fault(sg, unit)
+		case g.ledger[v1alpha1.LedgerEntry(sg.Name, unit)]:
 			u.Mark, u.State = UnderWay, "booked in the ledger; no open update"
 		}
 		return
@@ -105,6 +108,16 @@ func (u *Unit) update(g *grower, sg *v1alpha1.ServingGroup, unit string) {
 			u.Mark = Wrong
 		}
 	}
+}
+
+// fault is what the coordinator says of a sick GPU of the unit; the group as a whole has no name.
+func fault(sg *v1alpha1.ServingGroup, unit string) string {
+	for _, s := range sg.Status.Instances {
+		if s.GPUFault != "" && (unit == "" || unit == v1alpha1.UnitName(s.Role, number(s.Ordinal))) {
+			return s.GPUFault
+		}
+	}
+	return ""
 }
 
 // serves reports whether the unit is in service while its update goes on, so that nothing about its Pods
@@ -171,6 +184,7 @@ func (g *grower) instance(sg *v1alpha1.ServingGroup, k key, group Mark) Instance
 	i.Phase, i.ReadyPods, i.ExpectedPods = status.Phase, status.ReadyPods, status.Pods
 	i.update(g, sg, i.Name)
 	i.judge(status, group)
+	i.ail(sg, status)
 	around := worse(i.Mark, group)
 	if i.Update.serves() {
 		around = group
@@ -198,6 +212,17 @@ func (i *Instance) judge(s v1alpha1.InstanceStatus, group Mark) {
 		i.Mark, i.State = Wrong, join(i.State, "not ready")
 	case !s.Ready:
 		i.Mark = worse(i.Mark, UnderWay)
+	}
+}
+
+// ail marks an instance with a sick GPU. The words are shown once: where the hold is, if there is one.
+func (i *Instance) ail(sg *v1alpha1.ServingGroup, s v1alpha1.InstanceStatus) {
+	if s.GPUFault == "" || slices.Contains(sg.Spec.GPUHolds, i.Name) {
+		return
+	}
+	i.Mark, i.State = Wrong, join(i.State, "sick GPU")
+	if !slices.Contains(sg.Spec.GPUHolds, "") {
+		i.Message = join(i.Message, s.GPUFault)
 	}
 }
 

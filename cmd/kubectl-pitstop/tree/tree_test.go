@@ -223,6 +223,17 @@ func swapping(w *world) {
 	last.DeletionTimestamp, last.DeletionGracePeriodSeconds = new(metav1.NewTime(now.Add(20*time.Second))), new(int64(30))
 }
 
+// sick has a GPU of decode-0 of group 1 sick, and the units held that are named.
+func (w *world) sick(holds ...string) {
+	for _, sg := range w.Groups {
+		if sg.Name == "llm-1" {
+			sg.Spec.GPUHolds = holds
+			sg.Status.Instances[0].GPUFault = "Pod llm-1-decode-0-1 on node gpu-1: FatalXID: GPU 2 (GPU-c): XID 79, which asks for a reboot"
+			sg.Status.Instances[0].Ready = len(holds) == 0
+		}
+	}
+}
+
 func TestTree(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"as it should be": func(*world) {},
@@ -241,10 +252,24 @@ func TestTree(t *testing.T) {
 			w.Groups[2].Spec.Updates[0].Attempt = 5
 			w.Serving.Generation = 4
 		},
-		"booked":      func(w *world) { w.Serving.Status.Updating = []string{"llm-1"} },
-		"backing out": func(w *world) { draining(w); w.Groups[2].Spec.Updates[0].Target = stable },
-		"paused":      func(w *world) { draining(w); w.Serving.Spec.Paused = true },
-		"no groups":   func(w *world) { w.Groups, w.Pods, w.Serving.Status = nil, nil, v1alpha1.ModelServingStatus{} },
+		"booked": func(w *world) { w.Serving.Status.Updating = []string{"llm-1"} },
+		"held for a sick GPU": func(w *world) {
+			w.Serving.Status.Updating = []string{"llm-1"}
+			w.sick("")
+			for _, p := range w.Pods {
+				if strings.HasPrefix(p.Name, "llm-1-") {
+					metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.HoldGPUHealth, "true")
+				}
+			}
+		},
+		"an instance held for a sick GPU": func(w *world) {
+			w.Serving.Status.Updating = []string{"llm-1/decode-0"}
+			w.sick("decode-0")
+		},
+		"a sick GPU and no budget": func(w *world) { w.sick() },
+		"backing out":              func(w *world) { draining(w); w.Groups[2].Spec.Updates[0].Target = stable },
+		"paused":                   func(w *world) { draining(w); w.Serving.Spec.Paused = true },
+		"no groups":                func(w *world) { w.Groups, w.Pods, w.Serving.Status = nil, nil, v1alpha1.ModelServingStatus{} },
 		"group leaves": func(w *world) {
 			w.Groups[3].DeletionTimestamp = new(ago(15 * time.Second))
 			w.open(3, v1alpha1.UnitUpdate{Attempt: 1, Method: v1alpha1.UnitRemove, Permit: v1alpha1.PermitDrain})

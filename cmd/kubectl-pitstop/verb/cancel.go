@@ -24,7 +24,7 @@ func newCancel(c *cli) *cobra.Command {
 			"`kubectl pitstop retry`. POD is a Pod that was updated by `kubectl pitstop update`. Where a Pod and a ServingGroup have " +
 			"the same name write pod/NAME or sg/NAME.",
 		Example: "  kubectl pitstop cancel llm-0\n  kubectl pitstop cancel llm-0/decode-1\n  kubectl pitstop cancel pod/engine-0",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneName,
 	}
 	r.addWaitFlag(cmd)
 	r.addFlags(cmd)

@@ -18,6 +18,7 @@ import (
 
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cmd/kubectl-pitstop/diagnose"
+	"pitstop.dev/cmd/kubectl-pitstop/node"
 	"pitstop.dev/cmd/kubectl-pitstop/order"
 )
 
@@ -171,8 +172,28 @@ func (c *cluster) facts(ctx context.Context, name string, now time.Time) (diagno
 	f := diagnose.Facts{Pod: pod, Update: u, Now: now}
 	if pod.Spec.NodeName != "" {
 		f.Lease, f.LeaseUnknown = c.lease(ctx, v1alpha1.AgentLeaseName(pod.Spec.NodeName))
+		c.aboutGPUs(ctx, &f)
 	}
 	return f, nil
+}
+
+// aboutGPUs reads what says more of a Pod that is held for a sick GPU, or that the agent writes no condition on. Whoever
+// may not read it is told less.
+func (c *cluster) aboutGPUs(ctx context.Context, f *diagnose.Facts) {
+	owner := metav1.GetControllerOfNoCopy(f.Pod)
+	if _, held := f.Pod.Annotations[v1alpha1.HoldGPUHealth]; held && owner != nil {
+		if sg, err := get[v1alpha1.ServingGroup](ctx, c, v1alpha1.ServingGroups, owner.Name); err == nil {
+			f.Group = sg
+		}
+		if mates, err := c.pods(ctx, c.namespace, f.Pod.Labels[v1alpha1.LabelModelServing]); err == nil {
+			f.Mates = mates
+		}
+	}
+	if node.Unreported(f.Pod) {
+		if n, err := c.node(ctx, f.Pod.Spec.NodeName); err == nil {
+			f.Node = n
+		}
+	}
 }
 
 // lease returns a Lease of ours, nil if there is none, and whether that is unknown because it

@@ -23,7 +23,7 @@ func newExplain(c *cli) *cobra.Command {
 		Long: "Say why a Pod waits or is out of traffic, or which units of a ModelServing wait for what; since when, and what would " +
 			"free them.",
 		Example: "  kubectl pitstop explain llm-0-prefill-0-0\n  kubectl pitstop explain modelserving/llm\n  kubectl pitstop explain ms/llm -o json",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneName,
 	}
 	addOutputFlag(cmd, &f)
 	cmd.RunE = c.run(func(ctx context.Context, cl *cluster, args []string) error {
@@ -79,6 +79,9 @@ func (c *cluster) servingFacts(ctx context.Context, name string, now time.Time) 
 	f := diagnose.ServingFacts{Serving: ms, Now: now}
 	if f.Groups, err = c.groups(ctx, c.namespace); err != nil {
 		return f, err
+	}
+	if pods, err := c.pods(ctx, c.namespace, name); err == nil { // without them the words of the coordinator are shown
+		f.Pods = pods
 	}
 	f.Pins = c.pins(ctx, c.namespace, name)
 	f.Lease, f.LeaseUnknown = c.lease(ctx, diagnose.CoordinatorLease)

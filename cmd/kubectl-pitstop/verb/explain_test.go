@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"pitstop.dev/api/v1alpha1"
 )
 
@@ -49,4 +52,77 @@ Way on:       the last request ends, or the drain timeout of the ModelServing co
 	if !strings.Contains(b.out.String(), `ServingGroup "llm-0"`) {
 		t.Errorf("output: %s", b.out)
 	}
+}
+
+// newSickBench is a node bench whose Pod is held for the GPU of another Pod of its ServingGroup.
+func newSickBench(t *testing.T) *bench {
+	t.Helper()
+	b := newNodeBench(t)
+	sg := &v1alpha1.ServingGroup{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "llm-0", UID: "sg-uid"},
+		Spec:       v1alpha1.ServingGroupSpec{Ordinal: new(int32(0)), GPUHolds: []string{""}},
+		Status: v1alpha1.ServingGroupStatus{Instances: []v1alpha1.InstanceStatus{
+			{Role: "decode", Ordinal: new(int32(0)), GPUFault: "Pod engine-1 on node node-b: the coordinator's words"},
+		}},
+	}
+	if err := b.dynamic.Tracker().Add(unstructuredOf(t, sg)); err != nil {
+		t.Fatal(err)
+	}
+	held, sick := pod(), pod()
+	held.Annotations = map[string]string{v1alpha1.HoldGPUHealth: "true"}
+	sick.Name, sick.UID, sick.Spec.NodeName = "engine-1", "other-uid", "node-b"
+	sick.Status.Conditions = append(sick.Status.Conditions, corev1.PodCondition{
+		Type: v1alpha1.GPUHealthy, Status: corev1.ConditionFalse, Reason: "RecoveryRequired", Message: "GPU 3 (GPU-d): needs a reset",
+	})
+	for _, p := range []*corev1.Pod{held, sick} {
+		p.Labels = map[string]string{v1alpha1.LabelModelServing: "llm"}
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "pitstop.dev/v1alpha1", Kind: "ServingGroup", Name: "llm-0", UID: "sg-uid", Controller: new(true)}}
+	}
+	if err := b.core.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), held, "ns"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.core.Tracker().Add(sick); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestExplainNamesTheSickGPUOfAnotherPod(t *testing.T) {
+	b := newSickBench(t)
+	b.want(t, b.run(t.Context(), "explain", "engine-0"), 0)
+	for _, want := range []string{
+		"Sick GPU:     Pod engine-1 on node node-b: RecoveryRequired: GPU 3 (GPU-d): needs a reset",
+		"`nvidia-smi --gpu-reset -i 3`", "`kubectl pitstop gpu release node-b --for 10m`",
+	} {
+		if !strings.Contains(b.out.String(), want) {
+			t.Errorf("output lacks %q:\n%s", want, b.out)
+		}
+	}
+	b.wroteNothing(t)
+	b.forbid("list", "pods")
+	b.want(t, b.run(t.Context(), "explain", "engine-0"), 0)
+	if want := "Pod engine-1 on node node-b: the coordinator's words"; !strings.Contains(b.out.String(), want) {
+		t.Errorf("output lacks %q:\n%s", want, b.out)
+	}
+	b.forbid("get", "servinggroups")
+	b.want(t, b.run(t.Context(), "explain", "engine-0"), 0)
+}
+
+func TestExplainLooksAtTheNodeOfAPodWithoutACondition(t *testing.T) {
+	b := newNodeBench(t)
+	n, err := b.core.CoreV1().Nodes().Get(t.Context(), "node-a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Conditions[0].Status, n.Status.Conditions[0].Reason, n.Status.Conditions[0].Message = corev1.ConditionFalse, "DeviceLost", "GPU 0 (GPU-a): does not answer any more"
+	if err := b.core.Tracker().Update(corev1.SchemeGroupVersion.WithResource("nodes"), n, ""); err != nil {
+		t.Fatal(err)
+	}
+	b.want(t, b.run(t.Context(), "explain", "engine-0"), 0)
+	if want := "GPUs of its node are sick (DeviceLost: GPU 0 (GPU-a): does not answer any more)"; !strings.Contains(b.out.String(), want) {
+		t.Errorf("output lacks %q:\n%s", want, b.out)
+	}
+	b.forbid("get", "nodes")
+	b.want(t, b.run(t.Context(), "explain", "engine-0"), 0)
 }

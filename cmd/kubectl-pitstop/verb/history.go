@@ -15,7 +15,7 @@ func newHistory(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history MODELSERVING",
 		Short: "List the stored revisions of a ModelServing, what uses them and what changed",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneName,
 	}
 	addOutputFlag(cmd, &f)
 	cmd.RunE = c.run(func(ctx context.Context, cl *cluster, args []string) error {

@@ -25,7 +25,7 @@ func newHold(c *cli) *cobra.Command {
 		Use:   "hold POD --reason TEXT",
 		Short: "Keep a Pod out of traffic until it is released",
 		Long:  "Keep a Pod out of traffic until it is released. The Pod runs on; the agent of its node lowers its readiness gate.",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneName,
 	}
 	cmd.Flags().StringVar(&h.Value, "reason", "", "why, for whoever finds the Pod held (required)")
 	addHolderFlag(cmd, &h.Holder)
@@ -59,7 +59,7 @@ func newRelease(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release POD",
 		Short: "End a hold, so that the Pod goes back in traffic if nobody else holds it",
-		Args:  cobra.ExactArgs(1),
+		Args:  oneName,
 	}
 	addHolderFlag(cmd, &holder)
 	addOutputFlag(cmd, &f)

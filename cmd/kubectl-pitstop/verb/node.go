@@ -12,10 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"pitstop.dev/agent/health/states"
-	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cmd/kubectl-pitstop/diagnose"
 	"pitstop.dev/cmd/kubectl-pitstop/node"
 	"pitstop.dev/cmd/kubectl-pitstop/order"
@@ -170,85 +168,4 @@ func (c *cluster) askAgent(ctx context.Context, name string) (*states.States, er
 		return &s, nil
 	}
 	return nil, fmt.Errorf("no Pod of the agent runs there (namespace %s)", diagnose.LeaseNamespace)
-}
-
-func newGPU(c *cli) *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "gpu", Short: "What a person may ask of the agent about the GPUs of a node", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newGPURelease(c))
-	return cmd
-}
-
-// A releaseResult is what gpu release prints as JSON.
-type releaseResult struct {
-	Node string `json:"node"`
-	// Until is when the agent takes the driver again; empty: at once.
-	Until string `json:"until,omitempty"`
-}
-
-type releaseFlags struct {
-	format
-	length time.Duration
-	end    bool
-}
-
-func newGPURelease(c *cli) *cobra.Command {
-	var f releaseFlags
-	cmd := &cobra.Command{
-		Use:   "release NODE --for DURATION",
-		Short: "Have the agent let go of the GPU driver, so that GPUs can be reset",
-		Long: "Have the agent of a node let go of the GPU driver for a while: an open handle keeps GPUs from being reset, their MIG mode from being " +
-			"changed and the driver from being unloaded. Engines are not touched. Meanwhile nothing is known of the GPUs. It ends by itself.",
-		Example: "  kubectl pitstop gpu release gpu-0 --for 10m\n  kubectl pitstop gpu release gpu-0 --end",
-		Args:    cobra.ExactArgs(1),
-	}
-	cmd.Flags().DurationVar(&f.length, "for", 0, "for how long, from "+short(v1alpha1.LeastGPURelease)+" to "+short(v1alpha1.MostGPURelease))
-	cmd.Flags().BoolVar(&f.end, "end", false, "have the agent take the driver again")
-	addOutputFlag(cmd, &f.format)
-	cmd.RunE = c.run(func(ctx context.Context, cl *cluster, args []string) error { return c.releaseGPUs(ctx, cl, args[0], f) })
-	return cmd
-}
-
-func short(d time.Duration) string {
-	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "0m")
-}
-
-func (c *cli) releaseGPUs(ctx context.Context, cl *cluster, name string, f releaseFlags) error {
-	switch {
-	case f.end == (f.length != 0):
-		return usagef("say either --for DURATION or --end")
-	case !f.end && (f.length < v1alpha1.LeastGPURelease || f.length > v1alpha1.MostGPURelease):
-		return usagef("--for %s: from %s to %s is possible: a shorter one may be over before the agent, which looks every 20 s, has let go",
-			f.length, short(v1alpha1.LeastGPURelease), short(v1alpha1.MostGPURelease))
-	}
-	n, err := cl.node(ctx, name)
-	if err != nil {
-		return err
-	}
-	r := releaseResult{Node: name}
-	var value any // nil removes the annotation
-	text := "the agent takes the GPU driver again, within half a minute"
-	if !f.end {
-		r.Until = c.Clock.Now().Add(f.length).UTC().Format(time.RFC3339)
-		value = r.Until
-		text = "the agent lets go of the GPU driver within half a minute, until " + r.Until + "; `kubectl pitstop node " + name + "` says when it has"
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": n.UID, "annotations": map[string]any{v1alpha1.AnnotationGPURelease: value},
-	}})
-	if err != nil {
-		return fmt.Errorf("encode: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	if _, err := cl.Core.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		return cl.denied(ctx, access{"patch", corev1.Resource("nodes"), ""}, err)
-	}
-	if f.format == formatJSON {
-		return printJSON(c.Streams.Out, r)
-	}
-	_, err = fmt.Fprintf(c.Streams.Out, "node %s: %s\n", name, text)
-	return err
 }

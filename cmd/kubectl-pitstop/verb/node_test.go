@@ -84,20 +84,20 @@ func TestNode(t *testing.T) {
 		Residents: []states.Resident{{PID: 42, Name: "python3", Pod: "ns/engine-0", Container: "engine", UsedMiB: 69}},
 		Verdict:   health.Verdict{UUID: "GPU-a", Status: corev1.ConditionTrue, Reason: v1alpha1.GPUTrueHealthy},
 	}
-	data, err := json.Marshal(states.States{GPUs: states.GPUs{Driver: "570", ResidentsKnown: true, Devices: []states.Device{device}}})
+	data, err := json.Marshal(states.States{GPUs: states.GPUs{Driver: "570", PodsKnown: true, ResidentsKnown: true, Devices: []states.Device{device}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.agentSays(t, answer{data: data})
 	b.want(t, b.run(t.Context(), "node", "node-a"), 0)
 	b.printed(t, `Node node-a  GPUHealthy=True (Healthy)  offers 2 nvidia.com/gpu  driver 570
-  2 GPUs
+  1 GPUs
 
   GPU  UUID   MEMORY      HEALTHY  POD          HOLDS MEMORY
   0    GPU-a  70/100 MiB  True     ns/engine-0  ns/engine-0 engine: python3 (42) 69 MiB
 
   POD          ASKS FOR          READY  GPUS HEALTHY  STAGE      PLANNED  CRASHED  PEER  RESTARTS  HELD BY
-  ns/engine-0  1 nvidia.com/gpu  yes    -             InService  1        0        0     0         -
+  ns/engine-0  1 nvidia.com/gpu  yes    True          InService  1        0        0     0         -
 `)
 	b.want(t, b.run(t.Context(), "node", "node-a", "-o", "json"), 0)
 	var view struct {
@@ -151,8 +151,22 @@ func TestNodeIsRefused(t *testing.T) {
 	for _, args := range [][]string{{}, {"--for", "1m", "--end"}, {"--for", "61m"}, {"--for", "-1m"}, {"--for", "1ms"}} {
 		b.want(t, b.run(t.Context(), append([]string{"gpu", "release", "node-a"}, args...)...), 2)
 	}
-	b.want(t, b.run(t.Context(), "gpu", "release", "node-a", "--for", "59s"), 2, "--for 59s: from 1m to 1h is possible: a shorter one may be over before the agent, which looks every 20 s, has let go")
-	b.want(t, b.run(t.Context(), "gpu", "release"), 2)
+	for name, one := range map[string]struct {
+		args []string
+		says string
+	}{
+		"no node":                     {nil, "NODE is missing: kubectl pitstop gpu release NODE --for DURATION"},
+		"two nodes":                   {[]string{"a", "b"}, "2 arguments where one NODE is wanted"},
+		"a length of nothing":         {[]string{"node-a", "--for", "0"}, "from 1m to 1h is possible"},
+		"too long, as it was written": {[]string{"node-a", "--for", "2h"}, `"2h" for "--for" flag: from 1m to 1h`},
+		"no unit":                     {[]string{"node-a", "--for", "10"}, `"10" is no duration; write 10m`},
+		"over before it is seen":      {[]string{"node-a", "--for", "59s"}, `"59s" for "--for" flag: from 1m to 1h is possible: a shorter one may be over before the agent, which looks every 20 s, has let go`},
+		"neither":                     {[]string{"node-a"}, "say either --for DURATION or --end"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b.want(t, b.run(t.Context(), append([]string{"gpu", "release"}, one.args...)...), 2, one.says)
+		})
+	}
 	b.want(t, b.run(t.Context(), "gpu"), 0)
 	b.forbid("get", "nodes")
 	b.want(t, b.run(t.Context(), "node", "node-a"), 1, "you may not get nodes", "the whole cluster")
@@ -175,12 +189,32 @@ func TestGPURelease(t *testing.T) {
 		t.Errorf("the annotation says %q", v)
 	}
 	b.want(t, b.run(t.Context(), "gpu", "release", "node-a", "--for", "1h", "-o", "json"), 0)
-	b.printed(t, "{\n  \"node\": \"node-a\",\n  \"until\": \"2026-01-02T16:00:00Z\"\n}\n")
+	for _, want := range []string{`"until": "2026-01-02T16:00:00Z"`, "this is longer than what was asked for before, which was until 2026-01-02T15:10:00Z"} {
+		if !strings.Contains(b.out.String(), want) {
+			t.Errorf("output lacks %q:\n%s", want, b.out)
+		}
+	}
 	b.want(t, b.run(t.Context(), "gpu", "release", "node-a", "--end"), 0)
 	b.printed(t, "node node-a: the agent takes the GPU driver again, within half a minute\n")
+	b.want(t, b.run(t.Context(), "gpu", "release", "node-a", "--end"), 0)
+	b.printed(t, "node node-a: no release of the GPU driver is asked for, so there is none to end\n")
 	if v, there := value(); there {
 		t.Errorf("the annotation is still there: %q", v)
 	}
 	b.forbid("patch", "nodes")
-	b.want(t, b.run(t.Context(), "gpu", "release", "node-a", "--end"), 1, "may not patch nodes")
+	b.want(t, b.run(t.Context(), "gpu", "release", "node-a", "--for", "1m"), 1, "may not patch nodes")
+}
+
+func TestGPUReleaseWhereNoAgentIs(t *testing.T) {
+	b := newNodeBench(t)
+	b.want(t, b.run(t.Context(), "gpu", "release", "cpu-only", "--for", "10m"), 1, "node cpu-only has no live agent", "nothing was written")
+	b.wroteNothing(t)
+	b.forbid("get", "leases")
+	b.forbid("list", "inplaceupdates")
+	b.want(t, b.run(t.Context(), "gpu", "release", "node-a", "--for", "10m"), 0)
+	for _, want := range []string{"warning: whether an agent is alive there is not known", "warning: whether updates are under way there is not known"} {
+		if !strings.Contains(b.out.String(), want) {
+			t.Errorf("output lacks %q:\n%s", want, b.out)
+		}
+	}
 }

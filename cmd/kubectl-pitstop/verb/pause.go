@@ -42,7 +42,7 @@ func newResume(c *cli) *cobra.Command {
 // pauseCommand completes a command that brings about what want says of paused.
 func (c *cli) pauseCommand(want pauseState, cmd *cobra.Command) *cobra.Command {
 	var f format
-	cmd.Args = cobra.ExactArgs(1)
+	cmd.Args = oneName
 	addOutputFlag(cmd, &f)
 	cmd.RunE = c.run(func(ctx context.Context, cl *cluster, args []string) error {
 		s, err := want.bring(ctx, cl, args[0])

@@ -19,7 +19,7 @@ func newRecreate(c *cli) *cobra.Command {
 			"serves needs a place in the budget (maxUnavailable); one that does not costs nothing.\n\n" +
 			"UNIT is SERVINGGROUP, or SERVINGGROUP/ROLE-N with RoleRollingUpdate.",
 		Example: "  kubectl pitstop recreate llm-0\n  kubectl pitstop recreate llm-0/decode-1 --wait",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneName,
 	}
 	r.addWaitFlag(cmd)
 	r.addFlags(cmd)

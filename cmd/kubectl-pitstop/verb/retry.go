@@ -17,7 +17,7 @@ func newRetry(c *cli) *cobra.Command {
 		Long: "Try again what was given up for the declared revision: a revision that was rejected (onFailure Rollback) is no longer, and " +
 			"units that were refused, cancelled, or wait for their next try are tried at once. A unit that failed after its swap is " +
 			"recreated instead: `kubectl pitstop recreate UNIT`.",
-		Args: cobra.ExactArgs(1),
+		Args: oneName,
 	}
 	r.addFlags(cmd)
 	cmd.RunE = c.run(func(ctx context.Context, cl *cluster, args []string) error {

@@ -139,7 +139,7 @@ func TestServingRefused(t *testing.T) {
 		"explain of another kind":     {nil, []string{"explain", "deployment/llm"}, 2, []string{"neither POD nor pod/POD nor modelserving/NAME"}},
 		"explain of an empty name":    {nil, []string{"explain", "modelserving/"}, 2, []string{"neither POD nor pod/POD nor modelserving/NAME"}},
 		"history of none":             {nil, []string{"history", "lm"}, 1, []string{"does not exist"}},
-		"history of nothing":          {nil, []string{"history"}, 2, []string{"accepts 1 arg"}},
+		"history of nothing":          {nil, []string{"history"}, 2, []string{"MODELSERVING is missing: kubectl pitstop history"}},
 		"undo of none":                {nil, []string{"undo", "lm"}, 1, []string{"does not exist"}},
 		"undo to what is not":         {nil, []string{"undo", "llm", "--to-revision", "7"}, 1, []string{"has no revision 7; there are: 1, 2 (declared now)"}},
 		"undo to the declared":        {nil, []string{"undo", "llm", "--to-revision", "2"}, 1, []string{"declares already what revision 2 says"}},
@@ -148,7 +148,7 @@ func TestServingRefused(t *testing.T) {
 		"undo of what is leaving":     {leaving, []string{"undo", "llm"}, 1, []string{"is being deleted"}},
 		"pause of none":               {nil, []string{"pause", "lm"}, 1, []string{"does not exist"}},
 		"pause of what is leaving":    {leaving, []string{"pause", "llm"}, 1, []string{"is being deleted"}},
-		"resume of two":               {nil, []string{"resume", "llm", "lm"}, 2, []string{"accepts 1 arg"}},
+		"resume of two":               {nil, []string{"resume", "llm", "lm"}, 2, []string{"2 arguments where one MODELSERVING is wanted"}},
 		"a format that there is not":  {nil, []string{"history", "llm", "-o", "wide"}, 2, []string{"there is: json"}},
 		"pause of a Pod, by its kind": {nil, []string{"pause", "pod/llm"}, 2, []string{"NAME or modelserving/NAME"}},
 	} {

@@ -36,7 +36,7 @@ func newUndo(c *cli) *cobra.Command {
 		Long: "Go back to an earlier revision: its templates, workerReplicas and schedulerName are declared again, replicas, " +
 			"budgets and partition stay as they are today. Then the ordinary rollout runs.",
 		Example: "  kubectl pitstop undo llm\n  kubectl pitstop undo llm --to-revision 3 --dry-run",
-		Args:    cobra.ExactArgs(1),
+		Args:    oneName,
 	}
 	cmd.Flags().Int64Var(&f.number, "to-revision", history.Before, "number of the revision, from history; 0: the one before the declared one")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would change, and have the API server judge it, without changing it")

@@ -31,7 +31,7 @@ func TestRefusedAndConflicting(t *testing.T) {
 		"no verb of ours":           {nil, []string{"upgrade"}, 2, []string{`unknown command "upgrade"`}},
 		"no such flag":              {nil, []string{"status", "--colour"}, 2, []string{"unknown flag"}},
 		"no such format":            {nil, []string{"status", "-o", "yaml"}, 2, []string{"there is: json"}},
-		"no Pod":                    {nil, []string{"explain"}, 2, []string{"accepts 1 arg"}},
+		"no Pod":                    {nil, []string{"explain"}, 2, []string{"is missing: kubectl pitstop explain"}},
 		"no image":                  {nil, []string{"update", "engine-0"}, 2, []string{"at least 2 arg"}},
 		"half an image":             {nil, []string{"update", "engine-0", "engine"}, 2, []string{"CONTAINER=IMAGE"}},
 		"a container twice":         {nil, []string{"update", "engine-0", "a=b", "a=c"}, 2, []string{"named twice"}},
