@@ -33,9 +33,11 @@ func conditionOf(s health.Summary) condition {
 }
 
 // keeps reports whether what was said before stands: until an agent that has just started knows better, and where it was
-// False, until something is known. What follows from False must not end because nobody can look.
+// False, until something is known. What follows from False must not end because nobody can look; it does where there is
+// nothing to look at.
 func keeps(before corev1.ConditionStatus, now health.Summary) bool {
-	return now.Reason == v1alpha1.GPUUnknownUnjudged || before == corev1.ConditionFalse && now.Status == corev1.ConditionUnknown
+	sick := before == corev1.ConditionFalse && now.Status == corev1.ConditionUnknown && !now.Gone
+	return sick || now.Reason == v1alpha1.GPUUnknownUnjudged
 }
 
 // rewordEvery is the least time between two writes of other words alone: a driver that hangs has some in each round.

@@ -322,6 +322,11 @@ func TestAnAgentMayBeKilledAnywhere(t *testing.T) {
 
 func TestALibraryThatIsGoneAfterARestartIsSaid(t *testing.T) {
 	gone := told{"Unknown", "NotReadable", "the NVML library is gone"}
+	sicken := func(w *world) {
+		w.node.Status.Conditions[0].Status, w.node.Status.Conditions[0].Reason = "False", "DeviceLost"
+		c := podCondition(w.pods[0])
+		c.Status, c.Reason = "False", "DeviceLost"
+	}
 	for name, tt := range map[string]struct {
 		do   func(*world)
 		kept bool
@@ -339,14 +344,8 @@ func TestALibraryThatIsGoneAfterARestartIsSaid(t *testing.T) {
 			node: told{"Unknown", "NotReadable", "GPUs 0 (GPU-0), 1 (GPU-1), 2 (GPU-2): the NVML library is gone"},
 			pod:  told{"Unknown", "NotReadable", "GPUs 0 (GPU-0), 1 (GPU-1): the NVML library is gone"},
 		},
-		"a GPU was sick": {
-			do: func(w *world) {
-				w.node.Status.Conditions[0].Status, w.node.Status.Conditions[0].Reason = "False", "DeviceLost"
-				c := podCondition(w.pods[0])
-				c.Status, c.Reason = "False", "DeviceLost"
-			},
-			node: told{"False", "DeviceLost", "3 GPUs"}, pod: told{"False", "DeviceLost", ""},
-		},
+		"a GPU was sick, and is remembered": {do: sicken, kept: true, node: told{"False", "DeviceLost", "3 GPUs"}, pod: told{"False", "DeviceLost", ""}},
+		"a GPU was sick in another life":    {do: sicken, node: gone, pod: gone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, dir := keeping(t)

@@ -294,7 +294,7 @@ func (m *Monitor) judgePods(pods []*corev1.Pod, assigned map[types.UID][]string,
 		switch {
 		case known && len(uuids) > 0 && len(all) == 0:
 			out[pod.UID] = podSight{name: name, uuids: uuids, judgement: judgement{Summary: health.Summary{
-				Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnread, Message: whyNone(r),
+				Status: corev1.ConditionUnknown, Reason: v1alpha1.GPUUnknownUnread, Message: whyNone(r), Gone: r.State == gpu.Absent,
 			}}}
 		case known && len(uuids) > 0:
 			out[pod.UID] = podSight{name: name, uuids: uuids, judgement: judgePod(all, uuids)}

@@ -160,6 +160,7 @@ func (m *Monitor) sumNode(s sight) health.Summary {
 		sum.Reason = v1alpha1.GPUUnknownReleased
 	case len(s.verdicts) == 0:
 		texts = append(texts, whyNone(s.reading))
+		sum.Gone = s.reading.State == gpu.Absent
 	case sum.Status == corev1.ConditionTrue:
 		texts = append(texts, fmt.Sprintf("%d GPUs", len(s.verdicts)), sum.Message)
 	case sum.Status == corev1.ConditionFalse || !released:

@@ -20,6 +20,8 @@ type Summary struct {
 	Status  corev1.ConditionStatus
 	Reason  v1alpha1.GPUReason
 	Message string
+	// Gone: the node has no driver, and no GPU is known. What was said of some is void.
+	Gone bool
 	// Lost are the UUIDs of those that do not answer any more.
 	Lost []string
 }
