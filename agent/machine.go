@@ -201,6 +201,9 @@ func (u Update) swap(now time.Time) Step {
 		return u.waitOrRefuse(now, at, u.Node.NotNow, u.Node.NotNowMessage).by(u.Node.NotNowUntil)
 	case u.GPUs.Released && !u.swapOpen():
 		return u.awaitDriver(now, at)
+	case u.GPUs.awaitsLook(now) && !u.swapOpen():
+		// Of the stage that an agent before has reported the deadline may be over; this has its own.
+		return Step{Stage: at, Reason: v1alpha1.WaitingUnread, Message: u.GPUs.Unseen, Until: u.GPUs.AwaitUntil}
 	case u.kubeletBehind():
 		if s, ok := u.overdueStop(now); ok {
 			return s

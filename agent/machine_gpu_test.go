@@ -67,8 +67,20 @@ func TestNextOfGPUs(t *testing.T) {
 		"reports Drained without a baseline of the GPUs where none comes": {
 			acknowledged(idle, func(u *Update) { u.GPUs.AwaitUntil = at(100) }), report(v1alpha1.StageDrained, ""),
 		},
-		"does not wait for a look once Drained is reported": {
-			drained(lookAwaited), do(ActPatch, v1alpha1.StageSwapping),
+		"waits for the first look of an agent that finds the Pod drained": {
+			drained(lookAwaited), waits(v1alpha1.StageDrained, v1alpha1.WaitingUnread).until(100.5).says("cannot be read"),
+		},
+		"however long it is drained by then: it has a deadline of its own": {
+			drained(lookAwaited, overdue(v1alpha1.StageDrained)), waits(v1alpha1.StageDrained, v1alpha1.WaitingUnread).until(100.5),
+		},
+		"waits for the permit first": {
+			drained(lookAwaited, permit(v1alpha1.PermitDrain)), waits(v1alpha1.StageDrained, v1alpha1.WaitingPermit).until(100.5),
+		},
+		"swaps a drained Pod where no look comes": {
+			drained(func(u *Update) { u.GPUs.AwaitUntil = at(100) }), do(ActPatch, v1alpha1.StageSwapping),
+		},
+		"an attempt after an open patch does not wait for one": {
+			drained(superseding, patchedBy("ipu/2"), reported(v1alpha1.StageDrained, ""), lookAwaited), do(ActPatch, v1alpha1.StageSwapping),
 		},
 		"opens early before there is a verdict": {
 			started(undecided), do(ActOpen, proven),

@@ -96,7 +96,7 @@ func drawAction(t *rapid.T, pods []podPlan) action {
 	kinds := []string{
 		"order", "order", "order", "order", "order", "order", "order", "order", "permit", "permit", "permit", "permit",
 		"cancel", "cancel", "cancel", "delete order", "delete order", "delete order", "delete order", "delete pod", "hold", "release",
-		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "router", "late answer", "collect", "collect", "bury", "bury", "crash container", "edit gate", "probe", "sick", "let go",
+		"crash", "runtime", "kubelet", "journal", "lose journal", "registry", "router", "late answer", "collect", "collect", "bury", "bury", "crash container", "edit gate", "probe", "sick", "let go", "let go and crash",
 	}
 	a := action{
 		ticks: rapid.SampledFrom([]int{5, 1, 2, 3, 8, 11, 15, 20, 30, 60}).Draw(t, "ticks"),
@@ -108,7 +108,7 @@ func drawAction(t *rapid.T, pods []podPlan) action {
 		a.order = drawOrder(t, pods[a.pod])
 	case "collect":
 		a.image = rapid.SampledFrom(allImages()).Draw(t, "image")
-	case "runtime", "kubelet", "journal", "registry", "router", "probe", "sick", "let go":
+	case "runtime", "kubelet", "journal", "registry", "router", "probe", "sick", "let go", "let go and crash":
 		a.lasts = rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 3 * time.Minute}).Draw(t, "lasts")
 	}
 	return a
@@ -253,6 +253,9 @@ func (w *world) do(a action) {
 		w.gpusSicken(a.lasts)
 	case "let go":
 		w.driverReleased(a.lasts)
+	case "let go and crash":
+		w.driverReleased(a.lasts)
+		w.after(w.jitter(a.lasts), func() { w.agent.restart(); w.permit(p) })
 	case "registry":
 		w.registryFails(a.lasts)
 	case "router":
@@ -378,4 +381,18 @@ func TestPropertyOfTheMachine(t *testing.T) {
 			t.Fatalf("%v\n%s", err, strings.Join(w.log, "\n"))
 		}
 	})
+}
+
+// TestTheDriverIsReleasedWhileTheAgentRestarts: of a Pod that is drained already the new process waits for a look.
+func TestTheDriverIsReleasedWhileTheAgentRestarts(t *testing.T) {
+	order := orderPlan{images: []string{"v2"}, permit: v1alpha1.PermitDrain, openAt: v1alpha1.OpenAtVerified, stop: 2, deadline: 1800}
+	for ticks := range 20 {
+		h := history{
+			seed: uint64(ticks), pods: []podPlan{{containers: 1, unit: true, devices: true, slow: time.Second, memory: memoryPlan{gpus: 1, frees: time.Second}, first: order, final: []string{"v3"}}},
+			actions: []action{{ticks: 40, kind: "let go", lasts: 3 * time.Minute}, {ticks: 20, kind: "crash"}, {ticks: ticks, kind: "permit"}, {ticks: 20, kind: "crash"}},
+		}
+		if w, err := h.play(honest()); err != nil {
+			t.Fatalf("%v\n%s", err, strings.Join(w.log, "\n"))
+		}
+	}
 }

@@ -90,8 +90,8 @@ func (m *memory) none() bool {
 }
 
 // awaitGPUs fills in what has to be seen of the GPUs before the next step on the way to the swap: before a Pod is held
-// that they can be read, and which they are, and under the hold what they hold, for the baseline. All that time they are
-// looked at now and then: the driver may be let go of at any moment.
+// that they can be read, and which they are, under the hold what they hold, for the baseline, and after a restart whether
+// the driver is there. All that time they are looked at now and then: it may be let go of at any moment.
 func (m *memory) awaitGPUs(u *Update, node string, now time.Time) {
 	g, held := &u.GPUs, u.Pod.Hold.Placed()
 	if g.Watched = !u.swapped() && len(u.Order.Want) > 0 && u.Order.Permit.Allows(v1alpha1.PermitDrain); !g.Watched {
@@ -103,7 +103,7 @@ func (m *memory) awaitGPUs(u *Update, node string, now time.Time) {
 		g.Released, g.Unseen = true, cmp.Or(m.last.Fault, "the GPU driver is released")+
 			", so that nobody can see what the Pod's GPUs hold; kubectl pitstop gpu release "+node+" --end takes it again"
 		return
-	case held && (u.drainedReported() || !m.good.At.Before(u.Pod.Hold.LoweredAt)), !held && m.read():
+	case held && (u.drainedReported() && !m.firstLook(u) || !m.good.At.Before(u.Pod.Hold.LoweredAt)), !held && m.read():
 		m.awaited = time.Time{}
 		return
 	case m.awaited.IsZero(), m.awaited.Before(u.Pod.Hold.LoweredAt):
@@ -122,6 +122,10 @@ func (m *memory) awaitGPUs(u *Update, node string, now time.Time) {
 		g.Unseen = "what the Pod's GPUs hold cannot be read: " + fault + "; the update goes on without it at " + g.AwaitUntil.UTC().Format(time.RFC3339)
 	}
 }
+
+// firstLook reports whether a Pod is drained and nobody in this process has looked yet, as after a restart: the driver may
+// have been released since. What follows a patch that is not seen through goes on all the same.
+func (m *memory) firstLook(u *Update) bool { return m.last.At.IsZero() && !u.swapOpen() }
 
 // read reports whether the latest look could read the GPUs, if not each of them.
 func (m *memory) read() bool { return m.last.State == gpu.Up && m.last.Fault == "" }

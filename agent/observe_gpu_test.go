@@ -89,6 +89,9 @@ func TestWhatIsToBeSeenOfTheGPUsBeforeTheSwap(t *testing.T) {
 		},
 		"nothing with a baseline of this hold": {u: acknowledged(), m: memory{last: broken, good: up(62, one)}, every: lookSeldom},
 		"nothing once it is drained":           {u: drained(), m: memory{last: broken}, every: lookSeldom},
+		"but a first look after a restart":     {u: drained(), until: 110, says: "are being looked at", every: lookOften},
+		"which is not for ever":                {u: drained(), m: memory{awaited: at(89)}, until: 99, says: "are being looked at", every: lookSeldom},
+		"nor where images are patched":         {u: drained(superseding, patchedBy("ipu/2"), reported(v1alpha1.StageDrained, "")), every: lookSeldom},
 		"but the driver":                       {u: drained(), m: memory{last: let}, released: true, says: "until noon", every: lookSeldom},
 		"a library that is gone":               {u: prepared(), m: memory{last: residency.Sample{At: at(99), State: gpu.Absent}, good: up(50, one)}, until: 220, says: "library of the driver is gone", every: lookSeldom},
 	} {

@@ -138,7 +138,7 @@ func (a *simAgent) look(p *simPod) {
 	latency := w.jitter(200 * time.Millisecond)
 	let := w.letGo
 	fails := !w.gpuUp || p.memory.blind > 0 && w.rng.IntN(p.memory.blind) == 0
-	if fails && w.rng.IntN(2) == 0 {
+	if fails && !let && w.rng.IntN(2) == 0 { // that it is released is known without the probe
 		latency = lookTimeout
 	}
 	w.after(latency, func() {
@@ -234,9 +234,15 @@ func (r *rules) healthy(w *world, p *simPod, s *sight) {
 	}
 }
 
-// driverThere: no update starts, nor goes on to the patch, while the agent has last been told that the driver is released.
-func (r *rules) driverThere(w *world, p *simPod, s *sight) {
-	if r.letGo && !r.swapping && s.track != nil && !s.track.memory.last.At.IsZero() {
+// driverThere: no update starts while the agent has last been told that the driver is released, nor goes on to the patch
+// where an agent before it was told so: it waits for its first look, if its deadline leaves it the time. A mere drain is no
+// update.
+func (r *rules) driverThere(w *world, p *simPod, s *sight, step Step) {
+	if !r.letGo || r.swapping || s.track == nil || len(s.order.Spec.Containers) == 0 {
+		return
+	}
+	waits := step.Do == ActPatch && s.order.Spec.ProgressDeadline()/2 > lookTimeout
+	if waits || !s.track.memory.last.At.IsZero() {
 		w.broken(p, "goes on while the driver is released")
 	}
 }

@@ -57,7 +57,7 @@ func (r *rules) before(w *world, p *simPod, s *sight, step Step) {
 		r.holds(w, p, s, step)
 	case ActPatch:
 		r.patchesImages(w, p, s)
-		r.driverThere(w, p, s)
+		r.driverThere(w, p, s, step)
 	case ActStop:
 		r.stops(w, p, s, step)
 	case ActOpen:
@@ -102,7 +102,7 @@ func (r *rules) holds(w *world, p *simPod, s *sight, step Step) {
 	}
 	r.permitted(w, p, s, v1alpha1.PermitDrain)
 	r.imagesThere(w, p, s)
-	r.driverThere(w, p, s)
+	r.driverThere(w, p, s, step)
 }
 
 func (r *rules) imagesThere(w *world, p *simPod, s *sight) {
