@@ -71,7 +71,8 @@ func (w *world) prepare(u *unit, update v1alpha1.UnitUpdate) {
 	u.group.put(u, update)
 }
 
-// hopeless reports whether so many units were refused for one reason that the others would be too.
+// hopeless reports whether so many units were refused for one reason that the others would be too. A person who took
+// an update back, or had a driver released, meant those units alone.
 func (w *world) hopeless() bool {
 	counts := map[v1alpha1.UnitReason]int{}
 	for _, g := range w.groups {
@@ -79,7 +80,7 @@ func (w *world) hopeless() bool {
 			continue
 		}
 		for u := range g.units() {
-			if u.ahead != nil && u.reached(v1alpha1.UnitRefused) && u.ahead.Target == w.Target && u.report.Reason != v1alpha1.UnitCancelled {
+			if u.ahead != nil && u.reached(v1alpha1.UnitRefused) && u.ahead.Target == w.Target && !personal(u.report.Reason) {
 				if counts[u.report.Reason]++; counts[u.report.Reason] >= refusals {
 					return true
 				}
@@ -87,6 +88,11 @@ func (w *world) hopeless() bool {
 		}
 	}
 	return false
+}
+
+// personal reports whether an attempt was refused for what somebody asked of that unit or its node.
+func personal(reason v1alpha1.UnitReason) bool {
+	return reason == v1alpha1.UnitCancelled || reason == v1alpha1.UnitReason(v1alpha1.WaitingDriver)
 }
 
 // advancePrepare keeps a unit prepared for what is wanted today. A refused attempt is made again after a

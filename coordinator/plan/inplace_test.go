@@ -31,7 +31,10 @@ func refusedFor(reason v1alpha1.UnitReason, groups ...int) func(*Snapshot) {
 	}
 }
 
-const notFound = v1alpha1.UnitReason(v1alpha1.RefusedNotFound)
+const (
+	noDriver = v1alpha1.UnitReason(v1alpha1.WaitingDriver)
+	notFound = v1alpha1.UnitReason(v1alpha1.RefusedNotFound)
+)
 
 func booked(entries ...string) func(*Snapshot) {
 	return func(s *Snapshot) { s.Ledger = entries }
@@ -86,6 +89,14 @@ func TestRefusedUnits(t *testing.T) {
 				but(refusedFor(v1alpha1.UnitReason(v1alpha1.RefusedPlatform), 1, 2, 3)),
 			nil,
 		},
+		"unless somebody has their drivers released": {
+			inPlace(4, "0 old ready", "1 old ready iPrepare:Refused:new", "2 old ready iPrepare:Refused:new", "3 old ready iPrepare:Refused:new").
+				but(refusedFor(noDriver, 1, 2, 3)),
+			[]string{"ms-0 InPlace/5 Prepare new"},
+		},
+		"which is no new attempt: the one at hand goes on": {
+			inPlace(1, "0 old ready iPrepare:Refused:new").but(refusedFor(noDriver, 0)), nil,
+		},
 		"what may pass is tried again": {
 			inPlace(1, "0 old ready iPrepare:Refused:new").but(refusedFor(notFound, 0)), []string{"ms-0 InPlace/5 Prepare new"},
 		},
@@ -110,6 +121,10 @@ func TestRefusedUnits(t *testing.T) {
 		},
 		"refused at Drain, it goes back in service": {
 			inPlace(1, "0 old ready iDrain:Refused:new").but(refusedFor(notFound, 0)).but(booked("ms-0")),
+			[]string{"ms-0 InPlace/5 Serve old"},
+		},
+		"so it does where a driver is released": {
+			inPlace(1, "0 old ready iDrain:Refused:new").but(refusedFor(noDriver, 0)).but(booked("ms-0")),
 			[]string{"ms-0 InPlace/5 Serve old"},
 		},
 		"and is prepared again after that": {

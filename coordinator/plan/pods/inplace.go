@@ -92,6 +92,8 @@ func (d *decision) prepared(u *v1alpha1.UnitUpdate, i *instance, p Pod) standing
 		return standing{stage: v1alpha1.UnitPreparing, reason: v1alpha1.UnitPodLost, message: "Pod " + p.Name + " is lost"}
 	case o.Stage == v1alpha1.StagePending || o.Stage == v1alpha1.StagePreparing:
 		return d.reported(v1alpha1.UnitPreparing, u, i, p)
+	case d.driverless(u, i, p):
+		return d.noDriver(u, p)
 	}
 	return standing{stage: v1alpha1.UnitPrepared}
 }
@@ -141,6 +143,8 @@ func (d *decision) drainPod(u *v1alpha1.UnitUpdate, i *instance, p Pod, permit v
 	switch {
 	case answered && gaveUp(o):
 		return d.ended(u, i, p)
+	case d.driverless(u, i, p):
+		return d.noDriver(u, p)
 	case answered && o.Stage == v1alpha1.StageDrained:
 		return standing{stage: v1alpha1.UnitDrained}
 	case !d.alive(p.Node):

@@ -142,6 +142,55 @@ func TestDrainInPlace(t *testing.T) {
 	})
 }
 
+func TestAUnitOfSeveralIsNotOutOfTrafficForADriver(t *testing.T) {
+	half := 30 * time.Second
+	released := func(p *pods.Pod) { p.GPUUnknown, p.DriverReleased = true, "DriverReleased: until noon" }
+	waits := func(name string) change {
+		return func(s *pods.Snapshot) {
+			for n := range s.Orders {
+				if o := &s.Orders[n]; o.Name == name {
+					o.Stage, o.Reason, o.Message = v1alpha1.StageDraining, v1alpha1.WaitingDriver, "released until noon"
+				}
+			}
+		}
+	}
+	refused := told{Stage: v1alpha1.UnitRefused, Blocked: v1alpha1.BlockedRefused, Events: []string{v1alpha1.EventUnitRefused}, Recheck: half}
+	drained := told{Stage: v1alpha1.UnitDrained, Recheck: half}
+	alone := func(s *pods.Snapshot) {
+		s.Group.Spec.Updates[0].Unit, s.Orders = "decode-0", nil
+		s.Revisions["b"]["decode"] = pods.Shape{Digest: "d2", Entry: map[string]string{"engine": "d:2"}}
+		order("g-decode-0-0", func(o *pods.Order) { o.ReportedAttempt, o.Stage = o.Attempt, v1alpha1.StageDrained })(s)
+	}
+	play(t, map[string]row{
+		"it is backed out where one Pod is drained, and its driver released": {
+			scene(images, agent, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDrained), pod("g-prefill-0-1", released)), refused,
+		},
+		"also where its agent says so first": {
+			scene(images, agent, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDrained), waits("g-prefill-0-1")), refused,
+		},
+		"not for a Pod in which nothing changes": {
+			scene(images, agent, update("", inPlace, "b", drain), ordered(drain, v1alpha1.StageDrained), pod("g-decode-0-0", released)), drained,
+		},
+		"not where some may be swapped already": {
+			scene(images, agent, pinned("b"), update("", inPlace, "a", drain), swapped, ordered(drain, v1alpha1.StageDrained), pod("", patched), pod("", released)), drained,
+		},
+		"nor where the swap is permitted": {
+			scene(images, agent, pinned("b"), update("", inPlace, "b", swap), swapped, ordered(swap, v1alpha1.StageDrained), pod("", taken), pod("", released)),
+			told{Stage: v1alpha1.UnitSwapping, Recheck: half},
+		},
+		"a Pod that is alone is given back by its agent": {
+			scene(images, agent, update("", inPlace, "b", drain), alone, pod("g-decode-0-0", released)), drained,
+		},
+		"it is not drained again before the driver is back": {
+			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePrepared), pod("g-prefill-0-0", released)), refused,
+		},
+		"then it is, by itself": {
+			scene(images, agent, update("", inPlace, "b", prepare), ordered(prepare, v1alpha1.StagePrepared), at(v1alpha1.UnitRefused, time.Minute)),
+			told{Stage: v1alpha1.UnitPrepared, Recheck: half},
+		},
+	})
+}
+
 func TestSwapInPlace(t *testing.T) {
 	half := 30 * time.Second
 	update := func(permit v1alpha1.Permit) change {

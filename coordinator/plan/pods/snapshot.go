@@ -129,11 +129,13 @@ type Pod struct {
 	// HeldUnit and HeldInPlace: the Pod has that hold. HeldOther: it has yet another one.
 	HeldUnit, HeldInPlace, HeldOther bool
 	// HeldGPU: it has the hold gpu-health, which counts as another one too. GPUFault is what its agent says of a sick
-	// GPU; empty if none is. GPUUnknown: the agent cannot tell, so that what it said before holds.
-	HeldGPU    bool
-	GPUFault   string
-	GPUUnknown bool
-	Leader     bool
+	// GPU; empty if none is. GPUUnknown: the agent cannot tell, so that what it said before holds. DriverReleased is
+	// what it says where it has let go of the GPU driver for a while.
+	HeldGPU        bool
+	GPUFault       string
+	GPUUnknown     bool
+	DriverReleased string
+	Leader         bool
 	// Mislabelled: labels that say where the Pod belongs are not what they were.
 	Mislabelled  bool
 	DeletionCost int64

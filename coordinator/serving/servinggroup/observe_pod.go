@@ -54,11 +54,7 @@ func podOf(sg *v1alpha1.ServingGroup, pod *corev1.Pod) (pods.Pod, bool) {
 		p.ReadySince = c.LastTransitionTime.Time
 	}
 	_, p.Idle = readiness.NothingToDrain(pod)
-	if c := conditionOf(pod, v1alpha1.GPUHealthy); c != nil && c.Status == corev1.ConditionFalse {
-		p.GPUFault = words(c.Reason, c.Message)
-	} else {
-		p.GPUUnknown = c != nil && c.Status == corev1.ConditionUnknown
-	}
+	observeGPUs(&p, conditionOf(pod, v1alpha1.GPUHealthy))
 	p.GateAbsent = readiness.HasGate(pod) && !readiness.GateOf(pod).Present
 	for _, h := range readiness.Holds(pod) {
 		switch v1alpha1.HoldPrefix + h.Holder {
@@ -77,6 +73,20 @@ func podOf(sg *v1alpha1.ServingGroup, pod *corev1.Pod) (pods.Pod, bool) {
 	}
 	p.DeletionCost, _ = strconv.ParseInt(pod.Annotations[corev1.PodDeletionCost], 10, 32)
 	return p, true
+}
+
+// observeGPUs takes what the agent says of the Pod's GPUs, if it says anything.
+func observeGPUs(p *pods.Pod, c *corev1.PodCondition) {
+	switch {
+	case c == nil:
+	case c.Status == corev1.ConditionFalse:
+		p.GPUFault = words(c.Reason, c.Message)
+	case c.Status == corev1.ConditionUnknown:
+		p.GPUUnknown = true
+		if c.Reason == string(v1alpha1.GPUUnknownReleased) {
+			p.DriverReleased = words(c.Reason, c.Message)
+		}
+	}
 }
 
 func conditionOf(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {

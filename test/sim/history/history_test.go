@@ -65,7 +65,7 @@ func TestHistoriesHaveAllKindsOfTrouble(t *testing.T) {
 		"dies before it can", "dies after it could", "does not learn that", "wakes up and goes on to",
 		"gives a new image", "gives a bad image", "scales m", "scales a role", "changes the roles", "changes the budgets",
 		"pauses or resumes", "moves the partition", "wants one group less of", "goes down", "is back", "the agent on", "crashes", "is evicted", "-forged", "takes the labels from", "the quota is used up",
-		"InPlace Prepare", "InPlace Drain", "InPlace Swap", "InPlace Serve", "Refused", "changes the method", "takes images back", "images are collected", "crashes after", "holds m-", "are sick", "held by gpu-health",
+		"InPlace Prepare", "InPlace Drain", "InPlace Swap", "InPlace Serve", "Refused", "changes the method", "takes images back", "images are collected", "crashes after", "holds m-", "are sick", "held by gpu-health", "driver of",
 		"{\"\" 1 Recreate Drain", "Recreate Swap", "Recreate Serve", "Remove Drain", "Recreating", "Failed", "at 1 Drained",
 	} {
 		if !slices.ContainsFunc(all, func(line string) bool { return strings.Contains(line, want) }) {

@@ -116,6 +116,9 @@ func (w *World) reading(n *node, key types.NamespacedName) agent.Reading {
 		Key: key, Image: n.image, Hash: func(_, image string) string { return hash(image) },
 		Node: agent.Node{RuntimeUp: true, KubeletUp: true, JournalOpen: true},
 	}
+	if n.driverless {
+		r.Node.NotNow, r.Node.NotNowMessage = v1alpha1.WaitingDriver, "the GPU driver is released"
+	}
 	if n.gpuSick {
 		r.Node.NotNow, r.Node.NotNowMessage = v1alpha1.WaitingGPU, "a GPU is sick"
 	}

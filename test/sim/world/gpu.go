@@ -23,11 +23,20 @@ func (w *World) sickGPUs() {
 	}
 }
 
+// releaseDriver has the agent of a node let go of the GPU driver for a while.
+func (w *World) releaseDriver() {
+	n := pick(w.Loop, w.nodes...)
+	n.driverless = true
+	w.tell("world", "the GPU driver of %s is released", n.name)
+	w.After(w.Between(100*time.Millisecond, 3*time.Second), func() { w.reportGPUs(n) })
+	w.After(w.Between(5*time.Second, time.Hour), func() { w.healGPUs(n) })
+}
+
 func (w *World) healGPUs(n *node) {
-	if !n.gpuSick {
+	if !n.gpuSick && !n.driverless {
 		return
 	}
-	n.gpuSick = false
+	n.gpuSick, n.driverless = false, false
 	w.tell("world", "the GPUs of %s are healthy", n.name)
 	w.wakeAll(n)
 	w.After(w.Between(100*time.Millisecond, 3*time.Second), func() { w.reportGPUs(n) })
@@ -44,14 +53,17 @@ func (w *World) reportGPUs(n *node) {
 	}
 	want := condition(v1alpha1.GPUHealthy, !n.gpuSick)
 	want.Reason = "Driver"
+	if n.driverless && !n.gpuSick {
+		want.Status, want.Reason = corev1.ConditionUnknown, string(v1alpha1.GPUUnknownReleased)
+	}
 	for _, pod := range w.pods(n) {
-		is := corev1.ConditionUnknown
+		var is corev1.PodCondition
 		for _, c := range pod.Status.Conditions {
 			if c.Type == v1alpha1.GPUHealthy {
-				is = c.Status
+				is = c
 			}
 		}
-		if is == want.Status || is == corev1.ConditionUnknown && !n.gpuSick {
+		if is.Status == want.Status || is.Status == "" && want.Status == corev1.ConditionTrue {
 			continue
 		}
 		c := pod.DeepCopy()

@@ -97,7 +97,7 @@ func (w *World) start(e *engine) {
 	e.made, e.killed, e.ready = append([]cri.Container{c}, e.made...), false, false
 	w.seen(e)
 	w.behave(e, c.ID)
-	if n.gpuSick {
+	if n.gpuSick || n.driverless {
 		w.After(time.Second, func() { w.reportGPUs(n) })
 	}
 }

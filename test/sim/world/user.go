@@ -99,7 +99,7 @@ func (w *World) meddle() {
 func (w *World) Trouble(n int, end time.Duration) {
 	all := deeds()
 	if w.gpus {
-		all = append(all, deed{"GPU", 10, (*World).sickGPUs})
+		all = append(all, deed{"GPU", 10, (*World).sickGPUs}, deed{"GPU driver", 5, (*World).releaseDriver})
 	}
 	total := 0
 	for _, d := range all {

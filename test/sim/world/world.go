@@ -54,6 +54,8 @@ type node struct {
 	agent    *agentOn
 	images   map[string]bool // that it has
 	gpuSick  bool
+	// driverless: its agent has let go of the GPU driver.
+	driverless bool
 }
 
 // live reports whether the node's agent works.
