@@ -58,12 +58,34 @@ func PlanRelease(f ReleaseFacts, length time.Duration) (Release, error) {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("this is %s what was asked for before, which was until %s", what, before.Format(time.RFC3339)))
 	}
 	if f.OrdersUnknown {
-		r.Warnings = append(r.Warnings, "whether updates are under way there is not known: InPlaceUpdates could not be read, and the verdict of one in its swap will be Unknown")
+		r.Warnings = append(r.Warnings, "whether updates are under way there is not known: InPlaceUpdates could not be read, and the verdict of one in its swap will be Unknown; a Pod that is drained for one may stay out of traffic")
 	}
-	if swaps := swapping(f.Orders, name); len(swaps) > 0 {
-		r.Warnings = append(r.Warnings, "what the swap under way leaves on GPUs cannot be looked at meanwhile, so its verdict will be Unknown: "+strings.Join(swaps, ", "))
-	}
+	r.Warnings = append(r.Warnings, f.updates()...)
 	return r, nil
+}
+
+// updates says what becomes of the updates that are under way on the node. Those of Pods that serve wait, and so do those
+// of Pods that are alone in their unit and out of traffic: these serve meanwhile.
+func (f ReleaseFacts) updates() (warnings []string) {
+	for _, w := range []struct {
+		says string
+		of   func(u *v1alpha1.InPlaceUpdate) bool
+	}{
+		{"what the swap under way leaves on GPUs cannot be looked at meanwhile, so its verdict will be Unknown", swapping},
+		{"these Pods stay out of traffic, and their swap waits until the driver is taken again; one that waits past its deadline is refused", stays},
+		{"the units of these Pods go back in service as they were, and are updated once the driver is taken again; a unit that an attempt before has changed stays out of traffic until then", backsOut},
+	} {
+		var names []string
+		for _, u := range f.Orders {
+			if u.Spec.NodeName == f.Node.Name && w.of(u) {
+				names = append(names, fmt.Sprintf("%s/%s (%s)", u.Namespace, u.Name, u.Status.Stage))
+			}
+		}
+		if slices.Sort(names); len(names) > 0 {
+			warnings = append(warnings, w.says+": "+strings.Join(names, ", "))
+		}
+	}
+	return warnings
 }
 
 // PlanEnd has the agent take the driver again.
@@ -87,19 +109,25 @@ func (f ReleaseFacts) standing() (time.Time, bool) {
 	return until.UTC(), err == nil && until.After(f.Now)
 }
 
-// swapping names the Pods of a node whose old GPU memory was measured and whose new one was not: their updates are
-// reported between Drained and Verified.
-func swapping(orders []*v1alpha1.InPlaceUpdate, node string) []string {
-	stages := []v1alpha1.Stage{v1alpha1.StageDrained, v1alpha1.StageSwapping, v1alpha1.StageProved}
-	var names []string
-	for _, u := range orders {
-		if u.Spec.NodeName == node && slices.Contains(stages, u.Status.Stage) {
-			names = append(names, fmt.Sprintf("%s/%s (%s)", u.Namespace, u.Name, u.Status.Stage))
-		}
-	}
-	slices.Sort(names)
-	return names
+// swapping reports whether the memory of the Pod's old engine was measured and that of the new one was not.
+func swapping(u *v1alpha1.InPlaceUpdate) bool {
+	return u.Status.Stage == v1alpha1.StageSwapping || u.Status.Stage == v1alpha1.StageProved
 }
+
+// held reports whether the Pod is out of traffic before its swap, and its agent does not give it back by itself, as it
+// does with one that is alone in its unit.
+func held(u *v1alpha1.InPlaceUpdate) bool {
+	drains := u.Status.Stage == v1alpha1.StageDraining || u.Status.Stage == v1alpha1.StageDrained
+	return drains && u.Status.Attempt == u.Spec.Attempt && len(u.Spec.Containers) > 0 && u.Spec.OpenAt == v1alpha1.OpenAtVerified
+}
+
+// stays reports whether nobody gives the Pod back: other Pods of its unit may have been changed, or it has no unit.
+func stays(u *v1alpha1.InPlaceUpdate) bool {
+	return held(u) && (u.ByHand() || u.Spec.Permit.Allows(v1alpha1.PermitSwap))
+}
+
+// backsOut reports whether the coordinator takes the Pod's unit back, as far as its order tells.
+func backsOut(u *v1alpha1.InPlaceUpdate) bool { return held(u) && !stays(u) }
 
 // releaseText says what becomes of the annotation that asks for the release of the driver.
 func releaseText(value string, now time.Time) (mark, text string) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"pitstop.dev/api/v1alpha1"
 	"pitstop.dev/cmd/kubectl-pitstop/diagnose"
 	"pitstop.dev/cmd/kubectl-pitstop/order"
@@ -28,9 +30,24 @@ func (f ReleaseFacts) with(stage v1alpha1.Stage) ReleaseFacts {
 	return f
 }
 
+// of makes the latest update one of a unit of several Pods, or one by hand of a Pod that opens with ready containers.
+func (f ReleaseFacts) of(group types.UID, permit v1alpha1.Permit) ReleaseFacts {
+	u := f.Orders[len(f.Orders)-1]
+	u.Spec.ServingGroupUID, u.Spec.Permit, u.Spec.OpenAt = group, permit, v1alpha1.OpenAtVerified
+	u.Spec.Containers = []v1alpha1.ContainerImage{{Name: "engine", Image: "vllm:2"}}
+	return f
+}
+
 func TestAReleaseSaysWhatComesOfIt(t *testing.T) {
 	elsewhere := releasing("").with(v1alpha1.StageSwapping)
 	elsewhere.Orders[0].Spec.NodeName = "gpu-1"
+	const draining, drained = v1alpha1.StageDraining, v1alpha1.StageDrained
+	alone := releasing("").with(drained).of("group", v1alpha1.PermitServe)
+	alone.Orders[0].Spec.OpenAt = v1alpha1.OpenAtProved
+	mere := releasing("").with(drained).of("group", v1alpha1.PermitDrain)
+	mere.Orders[0].Spec.Containers = nil
+	before := releasing("").with(drained).of("group", v1alpha1.PermitDrain)
+	before.Orders[0].Spec.Attempt = 2
 	unread := releasing("")
 	unread.OrdersUnknown, unread.Agent.State = true, diagnose.AgentUnknown
 	for name, r := range map[string]struct {
@@ -44,9 +61,27 @@ func TestAReleaseSaysWhatComesOfIt(t *testing.T) {
 		"the one before was shorter":     {releasing("2026-01-02T03:10:00Z"), []string{"longer than what was asked for before, which was until 2026-01-02T03:10:00Z"}},
 		"the one before was the same":    {releasing("2026-01-02T03:14:00Z"), nil},
 		"swaps lose their verdict": {
-			releasing("").with(v1alpha1.StageSwapping).with(v1alpha1.StageDrained).with(v1alpha1.StageProved),
-			[]string{"its verdict will be Unknown: prod/engine-drained (Drained), prod/engine-proved (Proved), prod/engine-swapping (Swapping)"},
+			releasing("").with(v1alpha1.StageSwapping).with(v1alpha1.StageProved),
+			[]string{"its verdict will be Unknown: prod/engine-proved (Proved), prod/engine-swapping (Swapping)"},
 		},
+		"a unit that is not swapped yet is given back": {
+			releasing("").with(drained).of("group", v1alpha1.PermitDrain).with(draining).of("group", v1alpha1.PermitDrain),
+			[]string{"go back in service as they were, and are updated once the driver is taken again"},
+		},
+		"a Pod whose swap is permitted stays out of traffic": {
+			releasing("").with(drained).of("group", v1alpha1.PermitSwap),
+			[]string{"these Pods stay out of traffic, and their swap waits until the driver is taken again; one that waits past its deadline is refused: prod/engine-drained (Drained)"},
+		},
+		"so does one that a person has drained": {
+			releasing("").with(draining).of("", v1alpha1.PermitServe), []string{"these Pods stay out of traffic"},
+		},
+		"each is said of its own": {
+			releasing("").with(draining).of("group", v1alpha1.PermitDrain).with(drained).of("group", v1alpha1.PermitSwap).with(v1alpha1.StageSwapping),
+			[]string{"Unknown: prod/engine-swapping", "is refused: prod/engine-drained", "until then: prod/engine-draining"},
+		},
+		"a Pod that is alone serves again":               {alone, nil},
+		"a mere drain goes on":                           {mere, nil},
+		"what was reported of an attempt before is over": {before, nil},
 		"updates before and after that lose nothing": {
 			releasing("").with(v1alpha1.StagePrepared).with(v1alpha1.StageVerified).with(v1alpha1.StageInService).with(v1alpha1.StageFailed), nil,
 		},
