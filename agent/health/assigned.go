@@ -94,14 +94,23 @@ func (h Holders) Residents(ctx context.Context, r gpu.Reading) (map[string][]sta
 	for _, device := range list {
 		known = known && device.Known
 		for _, p := range device.List {
-			one := states.Resident{
-				PID: p.PID, Name: p.Command, PodUID: p.PodUID, Container: p.Container, MIG: p.MIG, UsedMiB: p.MiB,
-			}
-			if p.Outcome != attribution.Attributed {
-				one.Doubt = strings.TrimSuffix(string(p.Reason)+": "+p.Message, ": ")
-			}
-			by[device.UUID] = append(by[device.UUID], one)
+			by[device.UUID] = append(by[device.UUID], states.Resident{
+				PID: p.PID, Name: p.Command, PodUID: p.PodUID, Container: p.Container, MIG: p.MIG, UsedMiB: p.MiB, Doubt: doubtOf(p),
+			})
 		}
 	}
 	return by, known
+}
+
+// doubtOf says in plain words what is not known of a holder; empty: whose it is is known.
+func doubtOf(h attribution.Holder) string {
+	switch {
+	case h.Outcome == attribution.Attributed:
+		return ""
+	case h.Reason == attribution.NotInProcfs: // its message names the PID, which the Resident has
+		return "it has ended, or is in another PID namespace"
+	case h.Outcome == attribution.Unattributed && h.Message != "":
+		return h.Message
+	}
+	return strings.TrimSuffix("whose it is cannot be told: "+h.Message, ": ")
 }

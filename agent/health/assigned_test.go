@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,7 +99,7 @@ func TestHoldersAreNamed(t *testing.T) {
 		{UUID: "GPU-0", Processes: gpu.Processes{Known: true, List: []gpu.Process{{PID: 42, UsedMiB: 70, GI: gpu.NoInstance, CI: gpu.NoInstance}}}},
 	}}
 	by, known := h.Residents(t.Context(), r)
-	if len(by["GPU-0"]) != 1 || by["GPU-0"][0].Doubt == "" || !known {
+	if len(by["GPU-0"]) != 1 || !strings.HasPrefix(by["GPU-0"][0].Doubt, "whose it is cannot be told: ") || !known {
 		t.Fatalf("%+v, known %t", by, known)
 	}
 	by["GPU-0"][0].Doubt = ""
@@ -111,5 +112,31 @@ func TestHoldersAreNamed(t *testing.T) {
 	}
 	if _, known := h.Residents(t.Context(), gpu.Reading{State: gpu.Unknown}); known {
 		t.Error("all are known without a reading")
+	}
+}
+
+func TestADoubtIsSaidInPlainWords(t *testing.T) {
+	h := func(outcome attribution.Outcome, reason attribution.Reason, message string) attribution.Holder {
+		return attribution.Holder{Outcome: outcome, Reason: reason, Message: message}
+	}
+	for name, tt := range map[string]struct {
+		holder attribution.Holder
+		want   string
+	}{
+		"none":                                {h(attribution.Attributed, "", ""), ""},
+		"no PID":                              {h(attribution.Unattributed, attribution.Untold, "the driver gives no PID"), "the driver gives no PID"},
+		"no process":                          {h(attribution.Unattributed, attribution.NotInProcfs, "process 42: no such process"), "it has ended, or is in another PID namespace"},
+		"of the node":                         {h(attribution.Unattributed, attribution.OnHost, "in no Pod"), "in no Pod"},
+		"of a container that was removed":     {h(attribution.Unattributed, attribution.UnknownContainer, "the runtime has no such container"), "the runtime has no such container"},
+		"sources disagree":                    {h(attribution.Undecided, attribution.Disagreement, "control groups say Pod a"), "whose it is cannot be told: control groups say Pod a"},
+		"a runtime that does not answer":      {h(attribution.Undecided, attribution.Unreadable, "no answer"), "whose it is cannot be told: no answer"},
+		"a runtime that says nothing of this": {h(attribution.Undecided, attribution.Unreadable, ""), "whose it is cannot be told"},
+		"nothing more is said":                {h(attribution.Unattributed, attribution.InPod, ""), "whose it is cannot be told"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := doubtOf(tt.holder); got != tt.want {
+				t.Errorf("doubtOf() = %q, want %q", got, tt.want)
+			}
+		})
 	}
 }

@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,6 +59,41 @@ func TestAnAPIServerThatDoesNotAnswerDelaysNoReading(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestNothingIsSaidToBeReportedThatIsNot(t *testing.T) {
+	for name, away := range map[string]func(*world){
+		"the API server is down":     func(w *world) { w.broken = true },
+		"the Node cannot be written": func(w *world) { w.monitor.api = unwritable{w} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.judged()
+			ctx, lines := logged(t)
+			w.clock.Step(w.monitor.cfg.Heartbeat)
+			away(w)
+			for range 6 {
+				w.monitor.Round(ctx)
+				w.clock.Step(5 * time.Second)
+			}
+			if len(*lines) != 1 || !strings.Contains((*lines)[0], "cannot be reported yet") || len(w.writes) > 0 {
+				t.Errorf("wrote %q, logged %q", w.writes, *lines)
+			}
+			w.broken, w.monitor.api = false, w
+			w.monitor.Round(ctx)
+			w.monitor.Round(ctx)
+			if len(*lines) != 2 || !strings.Contains((*lines)[1], "is reported") || len(w.writes) != 1 {
+				t.Errorf("afterwards: wrote %q, logged %q", w.writes, *lines)
+			}
+		})
+	}
+}
+
+// unwritable refuses to write the Node.
+type unwritable struct{ *world }
+
+func (unwritable) PatchNodeStatus(context.Context, []byte) (*corev1.Node, error) {
+	return nil, errDown
 }
 
 // slow lets a write come through whose answer comes too late.

@@ -20,13 +20,14 @@ import (
 const (
 	// checkFor bounds all that is asked of a node for one answer. node-problem-detector gives its plugins 5 s.
 	checkFor = 3 * time.Second
-	// lookFor is what one look has of it, so that one that ends with its context is in time to say what it found.
+	// lookFor bounds one look, so that one that ends with its context is in time to say what it found.
 	lookFor = checkFor - 250*time.Millisecond
 	// mostLine is where node-problem-detector cuts what a plugin prints.
 	mostLine = 80
 )
 
-// A Check looks at one thing. Look returns when its context ends, and is not called while it looks.
+// A Check looks at one thing. Look returns when its context ends, which it does when nobody waits any more, and is not called
+// while it looks.
 type Check struct {
 	Name string
 	Look func(context.Context) (states.Status, string)
@@ -45,13 +46,11 @@ func NewChecks(list ...Check) *Checks { return &Checks{list: list} }
 func (c *Checks) Run(ctx context.Context) []states.Check {
 	ctx, cancel := context.WithTimeout(ctx, checkFor)
 	defer cancel()
-	look, stop := context.WithTimeout(ctx, lookFor)
-	defer stop()
 	out := make([]states.Check, len(c.list))
 	var wg sync.WaitGroup
 	for i, check := range c.list {
 		wg.Go(func() {
-			found, done := c.looks.within(ctx, check.Name, func() states.Check {
+			found, done := c.looks.within(ctx, check.Name, func(look context.Context) states.Check {
 				status, text := check.Look(look)
 				return states.Check{Name: check.Name, Status: status, Message: text}
 			})

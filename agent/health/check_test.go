@@ -158,6 +158,12 @@ func TestTheNodeIsChecked(t *testing.T) {
 	want(CheckOfKubelet(bare), "kubelet: Unknown no socket")
 	kubelet()
 	want(CheckOfKubelet(dir), "kubelet: Problem")
+
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if status, text := CheckOfKubelet(dir).Look(gone); status != states.Unknown {
+		t.Errorf("%s %s where nobody waits", status, text)
+	}
 }
 
 // residents is a Residency.

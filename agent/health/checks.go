@@ -63,6 +63,8 @@ func CheckOfKubelet(dir string) Check {
 		switch err := connect(ctx, path); {
 		case err == nil:
 			return states.OK, "accepts connections"
+		case ctx.Err() != nil:
+			return states.Unknown, err.Error() // it was not waited for
 		case errors.Is(err, fs.ErrNotExist):
 			return states.Unknown, "no socket " + path
 		case errors.Is(err, fs.ErrPermission):

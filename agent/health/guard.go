@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -13,38 +14,61 @@ type guard[T any] struct {
 }
 
 type call[T any] struct {
-	done  chan struct{}
-	found T
+	done    chan struct{}
+	stop    context.CancelFunc
+	waiting int // who waits for it
+	found   T
+	void    bool // it was given up before it had found anything
 }
 
-// within does what has that name, and reports false where it does not end with ctx. Then it goes on by itself.
-func (g *guard[T]) within(ctx context.Context, name string, do func() T) (found T, done bool) {
-	c := g.join(name, do)
-	select {
-	case <-c.done:
-		return c.found, true
-	case <-ctx.Done():
-		return found, false
+// within does what has that name for at most lookFor, and reports false where it does not end with ctx. It goes on while
+// anybody waits for it, whoever asked first, and its context ends when nobody does. What it finds after that is of no use to
+// those who have come since: it is done again for them.
+func (g *guard[T]) within(ctx context.Context, name string, do func(context.Context) T) (found T, done bool) {
+	for ctx.Err() == nil {
+		c := g.join(ctx, name, do)
+		select {
+		case <-c.done:
+			if !c.void {
+				return c.found, true
+			}
+		case <-ctx.Done():
+			g.part(c)
+		}
 	}
+	return found, false
 }
 
-func (g *guard[T]) join(name string, do func() T) *call[T] {
+func (g *guard[T]) join(ctx context.Context, name string, do func(context.Context) T) *call[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c := g.calls[name]; c != nil {
+		c.waiting++
 		return c
 	}
 	if g.calls == nil {
 		g.calls = map[string]*call[T]{}
 	}
-	c := &call[T]{done: make(chan struct{})}
+	look, stop := context.WithTimeout(context.WithoutCancel(ctx), lookFor)
+	c := &call[T]{done: make(chan struct{}), stop: stop, waiting: 1}
 	g.calls[name] = c
 	go func() {
 		defer close(c.done)
-		c.found = do()
+		defer stop()
+		c.found = do(look)
+		c.void = errors.Is(look.Err(), context.Canceled)
 		g.leave(name)
 	}()
 	return c
+}
+
+// part is for who waits no longer.
+func (g *guard[T]) part(c *call[T]) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if c.waiting--; c.waiting == 0 {
+		c.stop()
+	}
 }
 
 func (g *guard[T]) leave(name string) {

@@ -118,6 +118,7 @@ type Monitor struct {
 	said     corev1.ConditionStatus // of the Node, by the last event
 	waiting  []gpu.Event            // until the Pods are known
 	unheard  bool                   // something could not be written in the last round
+	unsaid   error                  // why the Node could not be written when that was last tried
 
 	mu   sync.Mutex
 	seen sight

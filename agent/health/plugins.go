@@ -14,8 +14,9 @@ import (
 
 // CheckOfPlugins connects to the sockets of the device plugins. One that nobody serves is of a plugin that went without
 // removing it, as kubelet empties the folder only when it starts: it starts no container on its devices any more, once it
-// has forgotten them. Which devices these are the socket does not tell. wanted reports whether Pods have devices, and
-// whether that is known; nil: it is not.
+// has forgotten them. Which devices these are the socket does not tell, nor whether that plugin was taken away on purpose:
+// it is a problem only where Pods have devices and no plugin is served. wanted reports whether Pods have devices, and whether
+// that is known; nil: it is not.
 func CheckOfPlugins(dir string, wanted func() (is, known bool)) Check {
 	folder := filepath.Join(dir, "device-plugins")
 	return Check{CheckPlugin, func(ctx context.Context) (states.Status, string) {
@@ -63,15 +64,19 @@ func dialPlugins(ctx context.Context, folder string) (p plugins, err error) {
 	return p, nil
 }
 
-// judge says what the sockets mean. Where none is served a plugin is missing that was there, whoever needs it.
+// judge says what the sockets mean.
 func (p plugins) judge() (states.Status, string) {
 	gone, up := "nobody serves "+strings.Join(p.down, ", "), strings.Join(p.up, ", ")
 	const unknown = ", and whether Pods have devices is not known"
 	switch {
-	case len(p.down) > 0 && (len(p.up) == 0 || p.needed == states.Problem):
-		return states.Problem, gone
 	case len(p.down) > 0 && p.needed == states.Unknown:
 		return states.Unknown, gone + unknown
+	case len(p.down) > 0 && p.needed == states.Problem && len(p.up) > 0:
+		return states.Unknown, gone + ", and whether Pods have its devices is not known"
+	case len(p.down) > 0 && p.needed == states.Problem:
+		return states.Problem, gone
+	case len(p.down) > 0 && len(p.up) == 0:
+		return states.Unknown, gone + ", and no Pod has devices"
 	case len(p.down) > 0:
 		return states.OK, up + "; " + gone
 	case len(p.up) > 0:

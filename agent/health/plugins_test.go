@@ -25,9 +25,13 @@ func TestDevicePluginsAreChecked(t *testing.T) {
 		"one is there":                            {up: []string{"nvidia.sock"}, wanted: yes, want: "OK nvidia.sock"},
 		"one is there, and nobody knows the Pods": {up: []string{"nvidia.sock"}, want: "OK nvidia.sock"},
 		"one has gone":                            {down: []string{"nvidia.sock"}, wanted: yes, want: "Problem nobody serves nvidia.sock"},
-		"one has gone that nobody needs":          {down: []string{"nvidia.sock"}, wanted: no, want: "Problem nobody serves nvidia.sock"},
-		"one has gone beside another":             {up: []string{"rdma.sock"}, down: []string{"nvidia.sock"}, wanted: yes, want: "Problem nobody serves nvidia.sock"},
-		"one has gone beside another that nobody needs": {
+		"one has gone that nobody needs":          {down: []string{"nvidia.sock"}, wanted: no, want: "Unknown nobody serves nvidia.sock, and no Pod has devices"},
+		"one has gone, and nobody knows the Pods": {down: []string{"nvidia.sock"}, want: "Unknown nobody serves nvidia.sock, and whether Pods"},
+		"one has gone beside another, and the Pods may have the devices of either": {
+			up: []string{"nvidia.sock"}, down: []string{"rdma.sock"}, wanted: yes,
+			want: "Unknown nobody serves rdma.sock, and whether Pods have its devices is not known",
+		},
+		"one has gone beside another, and no Pod has devices": {
 			up: []string{"rdma.sock"}, down: []string{"old.sock"}, wanted: no, want: "OK rdma.sock; nobody serves old.sock",
 		},
 		"one has gone beside another, and nobody knows the Pods": {

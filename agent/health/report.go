@@ -122,9 +122,13 @@ func (m *Monitor) reportPod(ctx context.Context, pod *corev1.Pod, data []byte) e
 }
 
 // reportNode writes the Node's condition. Of GPUs that were never seen it speaks only where the Node offers some, or where
-// an agent before has spoken of some.
+// an agent before has spoken of some. What could not be written stays so until the Node can be read again.
 func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) error {
-	if m.node == nil || m.silent() || !m.state.Known() && !offersGPUs(m.node) && nodeCondition(m.node) == nil {
+	if m.node == nil {
+		return m.unsaid
+	}
+	m.unsaid = nil
+	if m.silent() || !m.state.Known() && !offersGPUs(m.node) && nodeCondition(m.node) == nil {
 		return nil
 	}
 	sum := m.sumNode(s)
@@ -136,7 +140,7 @@ func (m *Monitor) reportNode(ctx context.Context, s sight, now time.Time) error 
 	defer cancel()
 	node, err := m.api.PatchNodeStatus(ctx, data)
 	if err != nil {
-		m.node = nil // it may have come through: read the Node before it is written again
+		m.node, m.unsaid = nil, err // it may have come through: read the Node before it is written again
 		return err
 	}
 	if m.said == "" {

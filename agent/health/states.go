@@ -38,9 +38,7 @@ func (m *Monitor) residents(ctx context.Context, r gpu.Reading) holding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkFor)
 	defer cancel()
-	look, stop := context.WithTimeout(ctx, lookFor)
-	defer stop()
-	found, _ := m.asking.within(ctx, "residents", func() holding {
+	found, _ := m.asking.within(ctx, "residents", func(look context.Context) holding {
 		by, known := m.cfg.Residency.Residents(look, r)
 		m.name(by)
 		return holding{by, known}

@@ -108,7 +108,7 @@ func (e Error) words() string {
 // count takes the counter of uncorrected memory errors. What counts is the readings in which it grew: many errors in
 // one reading are one row of memory that was read, and one such is the application's, whose memory it was.
 func (d *device) count(c Config, now *uint64, at time.Time) {
-	d.growths = slices.DeleteFunc(d.growths, func(t time.Time) bool { return at.Sub(t) > c.Window })
+	d.growths = slices.DeleteFunc(d.growths, func(t time.Time) bool { return at.Sub(t) > c.Window || at.Before(t) })
 	if now == nil {
 		return
 	}

@@ -100,6 +100,19 @@ func TestARestartForgivesNothing(t *testing.T) {
 	}
 }
 
+func TestMemoryErrorsOfAClockThatWasAheadAreNone(t *testing.T) {
+	s, _ := play(t, script(good(3), good(1, ecc(8)), good(1, ecc(9))))
+	var v []health.Verdict
+	for i := range 3 {
+		r := up(sound(ecc(9))).reading
+		r.At = at(i - 360)
+		s, v = health.Next(health.Default(), s, health.Input{Reading: r})
+	}
+	if v[0].Status != yes {
+		t.Errorf("an hour before: %+v", v)
+	}
+}
+
 func TestWhatStandsIsShownAsItWas(t *testing.T) {
 	s, v := play(t, script(good(3, withMIG), xid(13, good(1, withMIG)), xid(79, good(1, withMIG)), xid(79, good(2, withMIG))))
 	before := v[0]

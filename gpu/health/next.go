@@ -30,7 +30,7 @@ func Next(c Config, s State, in Input) (State, []Verdict) {
 	if anew || up && s.letGo {
 		maps.DeleteFunc(next.devices, func(uuid string, d device) bool {
 			_, here := found[uuid]
-			return !here && d.verdict.Status != corev1.ConditionFalse // what is sick is not forgotten for being away
+			return !here && (anew || d.verdict.Status != corev1.ConditionFalse) // what is sick is not forgotten for being away
 		})
 	}
 	next.unattributed, _ = c.gather(s.unattributed, in, next.strangers(in.Events))
@@ -38,10 +38,14 @@ func Next(c Config, s State, in Input) (State, []Verdict) {
 		d := before.clone()
 		one, here := found[uuid]
 		switch {
-		case anew || here && d.reloaded(one):
-			d.renew(Reset, Reboot)
+		case anew, here && d.restarted(one) && in.Reading.Module == 0:
+			d.void(Reset, Reboot)
+			d.ecc, d.growths, d.up = nil, nil, map[int]bool{}
+		case here && d.restarted(one):
+			d.void(Reset)
+			d.ecc, d.growths = nil, nil
 		case up && s.letGo:
-			d.renew(Reset)
+			d.void(Reset)
 		}
 		var stands bool
 		if d.errors, stands = c.gather(d.errors, in, append(owner{uuid}, d.verdict.MIG...)); stands {
@@ -103,20 +107,20 @@ func (s State) anew(r gpu.Reading) bool {
 	return r.Driver != "" && s.driver != "" && r.Driver != s.driver || r.Module != 0 && s.module != 0 && r.Module != s.module
 }
 
-// renew forgets what a reset or another driver has made void: the errors of these classes. While the driver was let go
-// of a GPU may have been reset, and nothing may tell; but only a driver that was loaded anew is as good as a reboot. A
-// GPU that is sick stays so until it was read.
-func (d *device) renew(void ...Class) {
-	d.ecc, d.growths = nil, nil
+// void ends what errors of these classes have begun. A driver that was loaded anew is as good as a reboot; a counter of
+// memory errors that starts again is that of a reset, or of a driver that was loaded anew where it does not say so; and
+// while the driver was let go of a GPU may have been reset, and nothing may tell. A GPU that is sick stays so until it was
+// read.
+func (d *device) void(classes ...Class) {
 	for i, e := range d.errors {
-		if slices.Contains(void, e.Class) {
+		if slices.Contains(classes, e.Class) {
 			d.errors[i].Stands = false
 		}
 	}
 }
 
-// reloaded reports whether the driver was loaded anew since: the counter of errors starts with it.
-func (d *device) reloaded(r gpu.Device) bool {
+// restarted reports whether the counter of memory errors has started again.
+func (d *device) restarted(r gpu.Device) bool {
 	now := r.Health.UncorrectedECC
 	return now != nil && d.ecc != nil && *now < *d.ecc
 }
@@ -137,7 +141,9 @@ func (d *device) look(c Config, at time.Time, r gpu.Device) {
 	d.verdict.Index = r.Index
 	d.verdict.MIG = nil
 	for _, m := range r.MIG {
-		d.verdict.MIG = append(d.verdict.MIG, m.UUID)
+		if m.UUID != "" {
+			d.verdict.MIG = append(d.verdict.MIG, m.UUID)
+		}
 	}
 	if !r.Lost && r.Fault == "" {
 		d.count(c, r.Health.UncorrectedECC, at)

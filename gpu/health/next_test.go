@@ -53,6 +53,7 @@ func unlinked(d *gpu.Device)       { d.Health.Links = nil }
 func remapFails(d *gpu.Device)     { d.Health.RemapFailed = new(true) }
 func remapWaits(d *gpu.Device)     { d.Health.RemapPending = new(true) }
 func withMIG(d *gpu.Device)        { d.MIG = []gpu.MIG{{UUID: "MIG-a"}} }
+func nameless(d *gpu.Device)       { d.MIG = []gpu.MIG{{}} }
 
 type setting = func(*gpu.Device)
 
@@ -205,12 +206,19 @@ func TestAGPUIsJudged(t *testing.T) {
 		"after a release an XID is judged anew":                 {script(good(3, old), xid(95, good(3, old)), state(gpu.Released, 2), good(3, old)), yes, v1alpha1.GPUTrueHealthy, ""},
 		"after a release it takes three good readings":          {script(good(3, old), xid(95, good(3, old)), state(gpu.Released, 2), good(2, old)), no, v1alpha1.GPUFalseXID, ""},
 		"a release is no reboot":                                {script(good(3), xid(79, good(3)), state(gpu.Released, 2), good(9)), no, v1alpha1.GPUFalseXID, "XID 79"},
-		"a reset in a release is seen by the memory errors":     {script(good(3), xid(79, good(3, ecc(9))), state(gpu.Released, 2), good(3, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"a driver loaded anew in it is seen by memory errors":   {script(good(3), xid(79, good(3, ecc(9))), state(gpu.Released, 2), good(3, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"where the module tells, these are those of a reset":    {module(1, script(good(3), xid(79, good(3, ecc(9))), good(9, ecc(0)))), no, v1alpha1.GPUFalseXID, ""},
+		"a reset is good for what asks for one":                 {module(1, script(good(3, old), xid(95, good(3, old, ecc(9))), good(3, old, ecc(0)))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"a release is no end of memory errors":                  {script(good(3), good(1, ecc(8)), good(1, ecc(9)), state(gpu.Released, 2), good(9, ecc(9))), no, v1alpha1.GPUFalseECC, ""},
+		"memory errors in a release count":                      {script(good(3), good(1, ecc(8)), state(gpu.Released, 2), good(1, ecc(9))), no, v1alpha1.GPUFalseECC, ""},
+		"a link may be off in a driver that was loaded anew":    {script(module(1, good(3)), module(2, good(3, cut))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"another module of the same driver is as good":          {script(module(1, good(3)), module(1, xid(79, good(3))), state(gpu.Released, 2), module(2, good(3))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"a module that is not told is no other":                 {script(module(1, good(3)), module(1, xid(79, good(3))), good(9)), no, v1alpha1.GPUFalseXID, ""},
 		"a driver that was loaded anew ends an XID":             {script(good(3, old), xid(79, good(3, old)), good(3, old, ecc(0))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"an XID of another GPU is not its own":                  {script(good(3), event(gpu.Event{UUID: "GPU-b", XID: 79, Kind: gpu.EventXID}, good(3))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"an XID of its MIG device is":                           {script(good(3, withMIG), event(gpu.Event{UUID: "MIG-a", XID: 79, Kind: gpu.EventXID}, good(3, withMIG))), no, v1alpha1.GPUFalseXID, ""},
+		"an event of nobody is not that of a nameless one":      {script(good(3, nameless), event(gpu.Event{XID: 79, Kind: gpu.EventXID}, good(3, nameless))), yes, v1alpha1.GPUTrueHealthy, ""},
+		"a sick GPU that a release took away is sick":           {script(good(3), xid(79, good(3)), state(gpu.Released, 2), []round{up(), up()}), no, v1alpha1.GPUFalseXID, ""},
 		"in an update the end of the engine is expected":        {updating(script(good(3), xid(43, good(3)))), yes, v1alpha1.GPUTrueHealthy, ""},
 		"in an update a fall off the bus is not":                {updating(script(good(3), xid(79, good(3)))), no, v1alpha1.GPUFalseXID, ""},
 	} {
@@ -233,10 +241,11 @@ func TestAGPUIsJudged(t *testing.T) {
 
 func TestANodeWithoutGPUsHasNoVerdict(t *testing.T) {
 	for name, rounds := range map[string][]round{
-		"no library":      state(gpu.Absent, 5),
-		"no probe":        state(gpu.Unknown, 5),
-		"no GPU":          {up(), up(), up()},
-		"no name of one":  {up(gpu.Device{Index: 0, Fault: "x"})},
+		"no library":     state(gpu.Absent, 5),
+		"no probe":       state(gpu.Unknown, 5),
+		"no GPU":         {up(), up(), up()},
+		"no name of one": {up(gpu.Device{Index: 0, Fault: "x"})},
+		"a driver loaded anew that does not list a sick one": script(module(1, good(3)), module(1, xid(79, good(3))), module(2, []round{up()})),
 		"an event anyway": event(gpu.Event{XID: 79, Kind: gpu.EventXID}, []round{up()}),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ type Summary struct {
 // there is none.
 func Of(all []Verdict, uuids []string) (some []Verdict, missing []string) {
 	for _, uuid := range uuids {
-		i := slices.IndexFunc(all, func(v Verdict) bool { return v.UUID == uuid || slices.Contains(v.MIG, uuid) })
+		i := slices.IndexFunc(all, func(v Verdict) bool { return uuid != "" && (v.UUID == uuid || slices.Contains(v.MIG, uuid)) })
 		switch {
 		case i < 0:
 			missing = append(missing, uuid)

@@ -192,7 +192,7 @@ func TestANodeIsShown(t *testing.T) {
 				u.Status.Containers[0].Before = &v1alpha1.ContainerState{RestartCount: 1}
 				return u
 			}()},
-			Agent: agent(device(0, states.Device{Residents: []states.Resident{{PID: 1986, UsedMiB: 600, Doubt: "NotInProcfs"}, {PID: 0, UsedMiB: 600, Doubt: "Untold"}, {PID: 9, Name: "nvsm", UsedMiB: 1}}})),
+			Agent: agent(device(0, states.Device{Residents: []states.Resident{{PID: 1986, UsedMiB: 600, Doubt: "it has ended, or is in another PID namespace"}, {PID: 0, UsedMiB: 600, Doubt: "the driver gives no PID"}, {PID: 9, Name: "nvsm", UsedMiB: 1}}})),
 		},
 		"the message of the condition is older, and the annotation is no time": {
 			Node: func() *corev1.Node {

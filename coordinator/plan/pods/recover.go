@@ -1,6 +1,7 @@
 package pods
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -161,6 +162,9 @@ func (d *decision) replace(i *instance) {
 				i.trouble = "Pod " + p.Name + ": " + message
 			}
 		}
+	}
+	if i.phase == v1alpha1.InstanceCreating && slices.ContainsFunc(i.pods, i.outdated) {
+		return // what comes up together is of one revision
 	}
 	d.refill(i)
 }

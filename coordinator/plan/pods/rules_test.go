@@ -250,6 +250,7 @@ func TestRecovering(t *testing.T) {
 		"None refills the one Pod":                      {scene(none, without("g-prefill-0-1")), told{Do: []string{"CreatePod g-prefill-0-1 at a"}}},
 		"None replaces a Pod that has ended":            {scene(none, pod("g-prefill-0-1", ended)), told{Do: []string{"DeletePod g-prefill-0-1"}}},
 		"None leaves a restart to kubelet":              {scene(none, pod("g-decode-0-0", lost), func(s *pods.Snapshot) { s.Settings.RestartGrace = 0 }), told{}},
+		"None waits for it where the instance comes up": {scene(none, phase("prefill-0", v1alpha1.InstanceCreating), without("g-prefill-0-0"), pod("g-prefill-0-1", atB)), told{Do: []string{"DeletePod g-prefill-0-1"}}},
 		"None replaces a Pod at another revision":       {scene(none, pod("g-prefill-0-1", atB)), told{Do: []string{"DeletePod g-prefill-0-1"}}},
 		"a group that is to go as one tells of it once": {scene(group, without("g-prefill-0-1"), pod("g-decode-0-0", ended)), again},
 		"a group is made anew when the last old Pod is gone": {

@@ -57,6 +57,7 @@ func (w *world) target(unit, revision string, method v1alpha1.UnitMethod) {
 	case u == nil:
 		w.group.Spec.Updates = append(w.group.Spec.Updates, next)
 	default: // back out first
+		w.spare(unit)
 		next.Method, next.Target, next.Permit = v1alpha1.UnitRecreate, w.pin(unit), v1alpha1.PermitServe
 		*u = next
 	}
