@@ -66,93 +66,63 @@ func TestAHungRuntimeDoesNotKeepTheAnswer(t *testing.T) {
 }
 
 func TestTheProbeIsChecked(t *testing.T) {
-	w := newWorld(t)
+	up := gpu.Reading{State: gpu.Up, Driver: "570"}
+	one, gone := up, up
+	one.Devices, gone.Devices = []gpu.Device{device(0)}, []gpu.Device{{UUID: "GPU-0", Lost: true}}
+	absent, released := gpu.Reading{State: gpu.Absent}, gpu.Reading{State: gpu.Released}
+	fails := func(why string) gpu.Reading { return gpu.Reading{State: gpu.Unknown, Message: why} }
 	for name, tt := range map[string]struct {
-		change func()
-		probe  string
-		gpus   string
+		read  []gpu.Reading
+		after time.Duration
+		probe string
+		gpus  string
 	}{
-		"none":   {func() { w.start(Config{}) }, "OK none is configured", "OK none are looked at"},
-		"new":    {func() { w.start(Config{Reader: w}) }, "Unknown no reading yet", "Unknown not read yet"},
-		"absent": {func() { w.reading = gpu.Reading{State: gpu.Absent}; w.start(Config{Reader: w}); w.rounds(1) }, "OK no NVML library", "OK none on this node"},
-		"late once": {func() {
-			w.reading = gpu.Reading{State: gpu.Unknown, Message: "it starts"}
-			w.start(Config{Reader: w})
-			w.rounds(1)
-		}, "Unknown it starts", "Unknown not read yet"},
-		"dead": {func() {
-			w.reading = gpu.Reading{State: gpu.Unknown, Message: "killed"}
-			w.start(Config{Reader: w})
-			w.rounds(2)
-		}, "Problem killed", "Unknown not read yet"},
-		"late again": {func() {
-			w.reading = gpu.Reading{State: gpu.Unknown, Message: "it reads"}
-			w.start(Config{Reader: w})
-			w.rounds(3)
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570"}
-			w.rounds(1)
-			w.reading = gpu.Reading{State: gpu.Unknown, Message: "it reads"}
-			w.rounds(1)
-		}, "Unknown it reads", "Unknown not read yet"},
-		"well, and not read any more": {func() {
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
-			w.start(Config{Reader: w})
-			w.rounds(3)
-			w.clock.Step(time.Minute)
-		}, "Unknown last read 1m5s ago", "Unknown NotReadable: GPU 0: last read 1m5s ago"},
-		"well, and read a moment ago": {func() {
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
-			w.start(Config{Reader: w})
-			w.rounds(3)
-			w.clock.Step(15 * time.Second)
-		}, "OK driver 570", "OK 1 healthy"},
-		"sick, and not read any more": {func() {
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{{UUID: "GPU-0", Lost: true}}}
-			w.start(Config{Reader: w})
-			w.rounds(3)
-			w.clock.Step(time.Minute)
-		}, "Unknown last read 1m5s ago", "Problem DeviceLost: GPU 0: does not answer any more; last read 1m5s ago"},
-		"never read any more": {func() {
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570"}
-			w.start(Config{Reader: w})
-			w.rounds(1)
-			w.clock.Step(time.Minute)
-		}, "Unknown last read 1m5s ago", "Unknown last read 1m5s ago"},
-		"absent, and seldom looked for": {func() {
-			w.reading = gpu.Reading{State: gpu.Absent}
-			w.start(Config{Reader: w})
-			w.rounds(13)
-		}, "OK no NVML library", "OK none on this node"},
-		"absent, and not looked for any more": {func() {
-			w.reading = gpu.Reading{State: gpu.Absent}
-			w.start(Config{Reader: w})
-			w.rounds(1)
-			w.clock.Step(2 * time.Minute)
-		}, "Unknown last read 2m5s ago", "Unknown last read 2m5s ago"},
-		"released": {func() { w.reading = gpu.Reading{State: gpu.Released}; w.start(Config{Reader: w}); w.rounds(1) }, "OK the driver is released", "Unknown not read yet"},
-		"fresh": {func() {
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
-			w.start(Config{Reader: w})
-			w.rounds(1)
-		}, "OK driver 570", "Unknown NotYetJudged"},
-		"well": {func() {
-			w.reading = gpu.Reading{State: gpu.Up, Driver: "570", Devices: []gpu.Device{device(0)}}
-			w.start(Config{Reader: w})
-			w.rounds(3)
-		}, "OK driver 570", "OK 1 healthy"},
+		"new":                                 {nil, 0, "Unknown no reading yet", "Unknown not read yet"},
+		"absent":                              {repeat(absent, 1), 0, "OK no NVML library", "OK none on this node"},
+		"late once":                           {repeat(fails("it starts"), 1), 0, "Unknown it starts", "Unknown not read yet"},
+		"dead":                                {repeat(fails("killed"), 2), 0, "Problem killed", "Unknown not read yet"},
+		"late again":                          {append(repeat(fails("it reads"), 3), up, fails("it reads")), 0, "Unknown it reads", "Unknown not read yet"},
+		"well, and not read any more":         {repeat(one, 3), time.Minute, "Unknown last read 1m5s ago", "Unknown NotReadable: GPU 0: last read 1m5s ago"},
+		"well, and read a moment ago":         {repeat(one, 3), 15 * time.Second, "OK driver 570", "OK 1 healthy"},
+		"sick, and not read any more":         {repeat(gone, 3), time.Minute, "Unknown last read 1m5s ago", "Problem DeviceLost: GPU 0: does not answer any more; last read 1m5s ago"},
+		"never read any more":                 {repeat(up, 1), time.Minute, "Unknown last read 1m5s ago", "Unknown last read 1m5s ago"},
+		"absent, and seldom looked for":       {repeat(absent, 13), 0, "OK no NVML library", "OK none on this node"},
+		"absent, and not looked for any more": {repeat(absent, 1), 2 * time.Minute, "Unknown last read 2m5s ago", "Unknown last read 2m5s ago"},
+		"released":                            {repeat(released, 1), 0, "OK the driver is released", "Unknown not read yet"},
+		"fresh":                               {repeat(one, 1), 0, "OK driver 570", "Unknown NotYetJudged"},
+		"well":                                {repeat(one, 3), 0, "OK driver 570", "OK 1 healthy"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tt.change()
-			for i, want := range []string{tt.probe, tt.gpus} {
-				status, text := w.monitor.Checks()[i].Look(t.Context())
-				if got := string(status) + " " + text; got != want {
-					t.Errorf("%q, want %q", got, want)
-				}
+			w := newWorld(t)
+			w.start(Config{Reader: w})
+			for _, r := range tt.read {
+				w.reading = r
+				w.rounds(1)
 			}
-			if _, err := json.Marshal(w.monitor.GPUs(t.Context())); err != nil {
-				t.Error(err)
-			}
+			w.clock.Step(tt.after)
+			w.checks(t, tt.probe, tt.gpus)
 		})
+	}
+	t.Run("none", func(t *testing.T) {
+		w := newWorld(t)
+		w.start(Config{})
+		w.checks(t, "OK none is configured", "OK none are looked at")
+	})
+}
+
+func repeat(r gpu.Reading, n int) []gpu.Reading { return slices.Repeat([]gpu.Reading{r}, n) }
+
+// checks compares what the checks of the probe and the GPUs say.
+func (w *world) checks(t *testing.T, probe, gpus string) {
+	t.Helper()
+	for i, want := range []string{probe, gpus} {
+		status, text := w.monitor.Checks()[i].Look(t.Context())
+		if got := string(status) + " " + text; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if _, err := json.Marshal(w.monitor.GPUs(t.Context())); err != nil {
+		t.Error(err)
 	}
 }
 
